@@ -1,0 +1,34 @@
+# `make demo` and `make test` set up everything they need in .venv and work on a fresh clone.
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test pictures clean
+
+demo: .venv/run-ready
+	$(BIN)/python examples/compare_topologies.py demo
+
+test: .venv/test-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest --numprocesses auto
+
+# The pictures of README and docs, each from a command that README or docs show.
+pictures: .venv/run-ready
+	mkdir -p docs/images
+	$(BIN)/basegraph topology base --nodes 6 --degree 1 --draw docs/images/base-6.svg --force
+	$(BIN)/basegraph lengths --nodes 2:200 --degree 1:5 --plot docs/images/lengths.png --force
+	$(BIN)/python examples/compare_topologies.py docs/images
+
+clean:
+	rm -rf .venv demo
+
+.venv/run-ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(INSTALL) --editable .
+	touch $@
+
+.venv/test-ready: .venv/run-ready
+	$(INSTALL) --editable '.[dev]'
+	touch $@

@@ -1,0 +1,106 @@
+"""How construction, one round, one node's question and the proof grow with n.
+
+Every case runs in a process of its own, so that peak memory is its own. Times are medians over
+`--repeat` runs. Peak memory counts what the process held beyond the bare import.
+
+    python benchmarks/topology.py            # n = 10^2 .. 10^6, k = 1, 2, 4
+    python benchmarks/topology.py --largest 4 --repeat 1
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+from provenance import header
+
+import basegraph as bg
+
+
+def seconds(work: Callable[[], object], repeat: int) -> float:
+    times = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def peak_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def measure(spec: str, n: int, k: int, repeat: int) -> dict[str, float]:
+    """One case. The whole period is held in memory at once, as `list(t)` does."""
+    before = peak_mib()
+    arcs = 0
+
+    def whole_period() -> None:
+        nonlocal arcs
+        arcs = sum(len(r.receivers) for r in list(bg.topology(spec, n=n, k=k)))
+
+    period = seconds(whole_period, repeat)
+    memory = peak_mib() - before
+    t = bg.topology(spec, n=n, k=k)
+    one_round = max(seconds(lambda step=step: t.round(step), repeat) for step in range(t.period))
+    nodes = np.linspace(0, n - 1, 200).astype(int).tolist()
+    one_node = seconds(lambda: [t.neighbors(i, i % t.period) for i in nodes], repeat) / len(nodes)
+    proof = seconds(lambda: bg.verify(t), 1)
+    return {
+        "rounds": t.period,
+        "arcs": arcs,
+        "period": period,
+        "memory": memory,
+        "round": one_round,
+        "node": one_node,
+        "proof": proof,
+    }
+
+
+def exponent(sizes: list[int], values: list[float]) -> float:
+    """The slope of log(value) against log(n) over the upper half of the sizes."""
+    half = len(sizes) // 2
+    slope, _ = np.polyfit(np.log(sizes[half:]), np.log(values[half:]), 1)
+    return float(slope)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--topology", default="base")
+    parser.add_argument("--largest", type=int, default=6, help="the largest power of ten for n")
+    parser.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    print(header())
+    sizes = [10**p for p in range(2, options.largest + 1)]
+    for k in (1, 2, 4):
+        print(f"\n{options.topology}, k = {k}")
+        print(
+            f"{'n':>9} {'rounds':>6} {'arcs':>10} {'period s':>9} {'arcs/s':>9} {'peak MiB':>8}"
+            f" {'worst round s':>13} {'one node µs':>11} {'proof s':>8}"
+        )
+        rows = []
+        for n in sizes:
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                row = pool.apply(measure, (options.topology, n, k, options.repeat))
+            rows.append(row)
+            print(
+                f"{n:>9} {row['rounds']:>6} {row['arcs']:>10} {row['period']:>9.4f}"
+                f" {row['arcs'] / row['period']:>9.2e} {row['memory']:>8.0f}"
+                f" {row['round']:>13.4f} {row['node'] * 1e6:>11.1f} {row['proof']:>8.2f}"
+            )
+        if len(sizes) > 3:
+            slopes = {
+                what: exponent([r["arcs"] for r in rows], [r[what] for r in rows])
+                for what in ("period", "proof")
+            }
+            print(f"growth with the number of arcs: period ~ arcs^{slopes['period']:.2f}", end="")
+            print(f"; one node ~ n^{exponent(sizes, [r['node'] for r in rows]):.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""basegraph: exact averaging in finitely many gossip rounds, for any number of nodes."""
+
+from basegraph.consensus import consensus_error
+from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime
+from basegraph.topology.catalog import TOPOLOGIES, topology
+from basegraph.topology.interchange import from_networkx
+from basegraph.topology.properties import (
+    bytes_per_round,
+    consensus_rate,
+    shortest_possible,
+    theorem_1_length,
+)
+from basegraph.topology.round import Origin, Round
+from basegraph.topology.sequence import Sequence, Topology
+from basegraph.topology.verify import Certificate, verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "TOPOLOGIES",
+    "BasegraphError",
+    "Certificate",
+    "InvalidArgument",
+    "InvalidRound",
+    "NotFiniteTime",
+    "Origin",
+    "Round",
+    "Sequence",
+    "Topology",
+    "bytes_per_round",
+    "consensus_error",
+    "consensus_rate",
+    "from_networkx",
+    "shortest_possible",
+    "theorem_1_length",
+    "topology",
+    "verify",
+]

@@ -1,0 +1,1 @@
+"""The commands behind `basegraph ...`, one file each: parse, call, print."""

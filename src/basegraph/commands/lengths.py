@@ -1,0 +1,93 @@
+"""`basegraph lengths`: how many rounds exact consensus takes."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+import typer
+
+from basegraph.commands.arguments import whole_numbers
+from basegraph.commands.output import as_json, table
+from basegraph.errors import InvalidArgument, unknown
+from basegraph.files import replacing, writable
+from basegraph.topology.catalog import TOPOLOGIES
+from basegraph.topology.properties import shortest_possible, theorem_1_length
+
+
+def lengths(
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="such as 2:200")] = "2:200",
+    degree: Annotated[str, typer.Option("--degree", "-k", help="such as 1:5")] = "1:5",
+    topologies: Annotated[
+        str, typer.Option(help="catalogue names with an option k, separated by commas")
+    ] = "simple-base,base",
+    plot: Annotated[Path | None, typer.Option(help="draw to this .png, .svg or .pdf")] = None,
+    csv_path: Annotated[
+        Path | None, typer.Option("--csv", help="write every length to this .csv")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="print every length as JSON")] = False,
+    force: Annotated[bool, typer.Option("--force", help="overwrite existing files")] = False,
+) -> None:
+    """Compare the lengths of sequences, with Theorem 1's bound and the lower bound.
+
+    Example: basegraph lengths --nodes 2:200 --degree 1:5 --plot lengths.png
+    """
+    names = [name for name in topologies.split(",") if name]
+    with_k = [name for name, builder in TOPOLOGIES.items() if "k" in builder.options]
+    for name in names:
+        if name not in with_k:
+            raise unknown("--topologies", name, with_k)
+    if not names:
+        raise InvalidArgument("--topologies", topologies, f"must name some of {', '.join(with_k)}")
+    sizes, degrees = whole_numbers("--nodes", nodes), whole_numbers("--degree", degree)
+    if plot is not None:
+        writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
+    if csv_path is not None:
+        writable("--csv", csv_path, suffixes=(".csv",), force=force)
+    rows = [measure(names, n, k) for k in degrees for n in sizes]
+    if plot is not None:
+        from basegraph.plots.lengths import draw_lengths
+
+        draw_lengths(rows, names, plot)
+    if csv_path is not None:
+        with replacing(csv_path) as temporary, open(temporary, "w", newline="") as file:
+            writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    if json:
+        as_json(rows)
+        return
+    columns = [*names, "theorem_1", "lower_bound"]
+    table(
+        ["k", "n", *[f"mean {column}" for column in columns]],
+        [(k, nodes, *_means(rows, k, columns)) for k in degrees],
+        title="rounds until exact consensus, mean over n",
+    )
+    for path in (plot, csv_path):
+        if path is not None:
+            print(f"written to {path}")
+
+
+def measure(names: list[str], n: int, k: int) -> dict[str, int | None]:
+    """The lengths of the named topologies at (n, k); None where one is not defined."""
+    row: dict[str, int | None] = {"k": k, "n": n}
+    for name in names:
+        try:
+            row[name] = TOPOLOGIES[name](n, k=k).period
+        except InvalidArgument as refusal:
+            if refusal.argument != "n":
+                raise
+            row[name] = None
+    row["theorem_1"] = theorem_1_length(n, k)
+    row["lower_bound"] = shortest_possible(n, k)
+    return row
+
+
+def _means(rows: list[dict[str, int | None]], k: int, columns: list[str]) -> list[str]:
+    means = []
+    for column in columns:
+        values = [v for row in rows if row["k"] == k and (v := row[column]) is not None]
+        means.append(f"{fmean(values):.2f}" if values else "–")
+    return means

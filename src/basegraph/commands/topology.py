@@ -1,0 +1,135 @@
+"""`basegraph topology`: look at one topology, round by round."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from basegraph.commands.arguments import build, whole_number
+from basegraph.commands.output import as_json, table
+from basegraph.files import writable
+from basegraph.topology.catalog import TOPOLOGIES
+from basegraph.topology.round import Origin, Round
+from basegraph.topology.sequence import Topology
+
+SHOWN = 12
+"""Edges listed in one cell before the rest is counted only."""
+
+
+def topology(
+    spec: Annotated[
+        str, typer.Argument(metavar="NAME", help="a catalogue name, with options: base:k=2")
+    ] = "",
+    nodes: Annotated[str | None, typer.Option("--nodes", "-n", help="number of nodes")] = None,
+    degree: Annotated[
+        str | None, typer.Option("--degree", "-k", help="neighbours per round (the k of base)")
+    ] = None,
+    seed: Annotated[str | None, typer.Option(help="of a random topology")] = None,
+    node: Annotated[str | None, typer.Option(help="show only whom this node hears")] = None,
+    steps: Annotated[
+        str | None, typer.Option(help="rounds to show; default: one period, or 4 of a random one")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    draw: Annotated[
+        Path | None, typer.Option(help="draw the rounds to this .svg, .png or .pdf")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
+) -> None:
+    """Show a topology: rounds, edges, exact weights and which line of the paper added them.
+
+    Example: basegraph topology base --nodes 6 --degree 1 --draw base-6.svg
+
+    Without a name: list the catalogue.
+    """
+    if not spec:
+        catalogue(json)
+        return
+    if draw is not None:
+        draw = writable("--draw", draw, suffixes=(".svg", ".png", ".pdf"), force=force)
+    built = build(
+        spec,
+        whole_number("--nodes", nodes),
+        degree=None if degree is None else whole_number("--degree", degree),
+        seed=None if seed is None else whole_number("--seed", seed, low=0),
+    )
+    count = built.period or 4 if steps is None else whole_number("--steps", steps)
+    one = None if node is None else whole_number("--node", node, low=0)
+    if draw is not None:
+        from basegraph.plots.rounds import draw_rounds
+
+        draw_rounds(built, draw, steps=count)
+    if json:
+        as_json(describe(built, count) if one is None else hears(built, one, count))
+    elif one is not None:
+        rows = [(step, j, w) for step, heard in hears(built, one, count) for j, w in heard.items()]
+        table(["step", "hears node", "weight"], rows, title=f"{built!r}: node {one}")
+    else:
+        rows_by_round = [row for step in range(count) for row in _rows(step, built)]
+        table(["round", "added by", "weight", "edges", "which"], rows_by_round, title=repr(built))
+    if draw is not None and not json:
+        print(f"drawn to {draw}")
+
+
+def catalogue(json: bool) -> None:
+    """List every topology of the catalogue."""
+    if json:
+        as_json({name: builder.description for name, builder in TOPOLOGIES.items()})
+        return
+    rows = [
+        (name, ", ".join(f"{o}={d}" for o, d in builder.options.items()), builder.description)
+        for name, builder in TOPOLOGIES.items()
+    ]
+    table(["name", "options", "what it is"], rows)
+
+
+def hears(built: Topology, node: int, count: int) -> list[tuple[int, dict[int, str]]]:
+    """Whom a node hears at each step, without building a round."""
+    return [
+        (step, {j: str(w) for j, w in built.neighbors(node, step).items()}) for step in range(count)
+    ]
+
+
+def describe(built: Topology, count: int) -> dict[str, Any]:
+    """Everything about a topology, for a program."""
+    ends = ["node", "node"] if built.symmetric else ["receiver", "sender"]
+    return {
+        "spec": built.spec,
+        "n": built.n,
+        "period": built.period,
+        "max_degree": built.max_degree,
+        "symmetric": built.symmetric,
+        "edge_fields": [*ends, "weight", "added_by"],
+        "rounds": [
+            [[i, j, str(w), o.label] for i, j, w, o in edges(built.round(step), built.symmetric)]
+            for step in range(count)
+        ],
+    }
+
+
+def edges(r: Round, symmetric: bool) -> list[tuple[int, int, Fraction, Origin]]:
+    """The edges of a symmetric round once each, the arcs (receiver, sender) of a directed one."""
+    arcs = zip(
+        r.receivers.tolist(),
+        r.senders.tolist(),
+        map(Fraction, r.numerators.tolist(), r.denominators.tolist()),
+        map(Origin, r.origins.tolist()),
+        strict=True,
+    )
+    return [arc for arc in arcs if not symmetric or arc[0] < arc[1]]
+
+
+def _rows(step: int, built: Topology) -> list[tuple[object, ...]]:
+    """One row for every (origin, weight) of a round."""
+    groups: dict[tuple[Origin, Fraction], list[str]] = defaultdict(list)
+    arrow = "–" if built.symmetric else "←"
+    for i, j, weight, origin in edges(built.round(step), built.symmetric):
+        groups[origin, weight].append(f"{i}{arrow}{j}")
+    rows: list[tuple[object, ...]] = []
+    for (origin, weight), found in groups.items():
+        rest = f" … {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        rows.append((step, origin.label or "–", weight, len(found), " ".join(found[:SHOWN]) + rest))
+    return rows or [(step, "–", "–", 0, "(everyone idles)")]

@@ -1,0 +1,89 @@
+"""`basegraph verify`: prove exact consensus for many (n, k)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from basegraph.commands.arguments import build, degree_option, whole_number, whole_numbers
+from basegraph.commands.output import as_json, progress
+from basegraph.errors import InvalidArgument, InvalidRound, NotFiniteTime
+from basegraph.topology.catalog import parse_spec
+from basegraph.topology.verify import Certificate
+from basegraph.topology.verify import verify as prove
+
+
+def verify(
+    spec: Annotated[
+        str, typer.Argument(metavar="NAME", help="a catalogue name, with options: base:k=2")
+    ],
+    nodes: Annotated[str, typer.Option("--nodes", "-n", help="such as 25, 1:300 or 4,8,16")],
+    degree: Annotated[
+        str | None, typer.Option("--degree", "-k", help="neighbours per round: such as 1 or 1:9")
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="auto (by size), exact, or freivalds (random, modulo primes)")
+    ] = "auto",
+    seed: Annotated[str, typer.Option(help="of the random check")] = "0",
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Prove, without floating point, that one period brings every node to the exact average.
+
+    Example: basegraph verify base --nodes 1:300 --degree 1:9
+
+    Exit code 1 if any of them fails.
+    """
+    draws = whole_number("--seed", seed, low=0)
+    name, written = parse_spec(spec)
+    degrees: list[int | None] = [None]
+    if degree is not None:
+        degrees = list(whole_numbers("--degree", degree))
+    elif degree_option(name) not in (None, *written):
+        degrees = [1]
+    cases = [(n, k) for k in degrees for n in whole_numbers("--nodes", nodes)]
+    proved: list[Certificate] = []
+    failed: list[dict[str, object]] = []
+    undefined: list[InvalidArgument] = []
+    for n, k in progress(cases, f"verify {spec}"):
+        try:
+            proved.append(prove(build(spec, n, degree=k), method=method, seed=draws))
+        except InvalidArgument as refusal:
+            if refusal.argument != "n":
+                raise
+            undefined.append(refusal)
+        except (InvalidRound, NotFiniteTime) as failure:
+            failed.append({"n": n, "degree": k, "violation": str(failure)})
+            if not json:
+                print(f"FAILED n={n}" + (f" k={k}" if k else "") + f": {failure}")
+    if undefined and len(undefined) == len(cases):
+        raise undefined[0]
+    if json:
+        as_json(
+            {
+                "spec": spec,
+                "proved": [
+                    {**vars(c), "error_probability": float(c.error_probability)} for c in proved
+                ],
+                "failed": failed,
+                "not_defined": len(undefined),
+            }
+        )
+    elif len(cases) == 1 and proved:
+        print(f"proved: {proved[0]}")
+    else:
+        print(_summary(proved, len(failed), len(undefined)))
+    if failed:
+        raise typer.Exit(1)
+
+
+def _summary(proved: list[Certificate], failed: int, undefined: int) -> str:
+    exact = sum(c.method == "exact" for c in proved)
+    parts = [f"{len(proved)} proved ({exact} exactly, {len(proved) - exact} by Freivalds' check)"]
+    if proved:
+        parts.append(f"longest {max(c.period for c in proved)} rounds")
+        parts.append(f"largest degree {max(c.max_degree for c in proved)}")
+    parts.append(f"{failed} failed")
+    if undefined:
+        parts.append(f"{undefined} not defined for their n")
+    return ", ".join(parts)

@@ -1,0 +1,40 @@
+"""What can go wrong, as exceptions a caller can tell apart. All are `ValueError`s."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class BasegraphError(ValueError):
+    """The common ancestor: catching it catches every complaint of this library."""
+
+
+class InvalidArgument(BasegraphError):
+    """An argument was refused; the message names it, its value and what is accepted."""
+
+    def __init__(self, argument: str, value: object, accepted: str) -> None:
+        super().__init__(f"{argument}={value!r}: {accepted}")
+        self.argument = argument
+        self.value = value
+        self.accepted = accepted
+
+
+class InvalidRound(BasegraphError):
+    """A round breaks a property that every round must have."""
+
+
+class NotFiniteTime(BasegraphError):
+    """The product of one period's mixing matrices is not exactly J/n."""
+
+
+def unknown(argument: str, value: object, known: Iterable[str]) -> InvalidArgument:
+    """The refusal of a name that is not among the `known` ones, with a near miss if there is one.
+
+    >>> print(unknown("topology", "bse", ["base", "ring"]))
+    topology='bse': did you mean 'base'? Known: base, ring
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(str(value), names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else "not known. "
+    return InvalidArgument(argument, value, f"{hint}Known: {', '.join(names) or 'none'}")

@@ -1,0 +1,52 @@
+"""Output files: refused before the work starts, and never left half-written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from basegraph.errors import InvalidArgument
+
+
+def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force: bool) -> Path:
+    """The path, refused unless a file can be written there; overwriting one needs `force`."""
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise InvalidArgument(argument, str(path), f"must end in {' or '.join(suffixes)}")
+    folder = path.parent
+    if not folder.is_dir():
+        raise InvalidArgument(argument, str(path), f"the folder {str(folder)!r} does not exist")
+    if path.is_dir():
+        raise InvalidArgument(argument, str(path), "is a folder")
+    if path.exists() and not force:
+        raise InvalidArgument(argument, str(path), "exists already; --force overwrites it")
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidArgument(argument, str(path), f"cannot be written: {reason}") from None
+    return path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` that takes its place once it is whole and on disk.
+
+    If the block raises, `path` is as it was and the temporary file is gone.
+    """
+    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb+") as written:
+            os.fsync(written.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp's files are private; a result is not
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Figures, made with matplotlib and written atomically."""

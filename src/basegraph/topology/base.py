@@ -1,0 +1,36 @@
+"""The Base-(k+1) Graph (Alg. 3 of the paper)."""
+
+from __future__ import annotations
+
+from basegraph.topology.hyper_hypercube import hyper_hypercube
+from basegraph.topology.integers import at_least, smooth_part
+from basegraph.topology.product import Product
+from basegraph.topology.round import Origin
+from basegraph.topology.sequence import Sequence
+from basegraph.topology.simple_base import simple_base
+
+
+def base(n: int, k: int = 1, redundant: bool = True) -> Sequence:
+    """Base-(k+1) Graph: exact consensus for any n, in no more rounds than simple-base.
+
+    n = p * q, p the largest divisor of n without a prime factor above k+1 (which is what line 2 of
+    Alg. 3 must mean). p groups of q nodes each run simple-base; then the hyper-hypercube joins the
+    groups, q copies of it side by side. The plain simple-base on all nodes where that is shorter.
+    `redundant=False` as for simple-base.
+
+    Period ≤ 2 log_{k+1}(n) + 2, degree ≤ k.
+
+    >>> [base(25, k).period for k in (1, 2, 3, 4)]
+    [9, 6, 5, 2]
+    """
+    n, k = at_least(1, n=n), at_least(1, k=k)
+    sequence: Sequence = simple_base(n, k, redundant)
+    spec = sequence.spec.removeprefix("simple-")
+    p = smooth_part(n, k + 1)
+    if 1 < p < n:
+        inner = simple_base(n // p, k, redundant)
+        outer = hyper_hypercube(p, k, origin=Origin.ACROSS)
+        if inner.period + outer.period <= sequence.period:
+            sequence = Product(inner, outer, spec)
+    sequence.spec = spec
+    return sequence

@@ -1,0 +1,126 @@
+"""The catalogue: every topology by name, the one registry.
+
+To add a topology, write its builder in a file of its own and add one line to `_BUILDERS`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from basegraph.errors import InvalidArgument, unknown
+from basegraph.topology.base import base
+from basegraph.topology.equitopo import (
+    d_equistatic,
+    one_peer_d_equidyn,
+    one_peer_u_equidyn,
+    u_equistatic,
+)
+from basegraph.topology.exponential import exponential, one_peer_exponential, one_peer_hypercube
+from basegraph.topology.hyper_hypercube import hyper_hypercube
+from basegraph.topology.sequence import Topology
+from basegraph.topology.simple_base import simple_base
+from basegraph.topology.static import complete, ring, torus
+
+
+@dataclass(frozen=True)
+class Builder:
+    """A catalogue entry: call it with n and the topology's options."""
+
+    name: str
+    build: Callable[..., Topology]
+
+    @property
+    def description(self) -> str:
+        """What it is, in one line: the first of the builder's docstring."""
+        return (inspect.getdoc(self.build) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The options it takes besides n, with their defaults."""
+        parameters = inspect.signature(self.build).parameters.values()
+        return {
+            p.name: p.default
+            for p in parameters
+            if p.name != "n" and p.kind is not inspect.Parameter.KEYWORD_ONLY
+        }
+
+    def __call__(self, n: int, **options: object) -> Topology:
+        """Build it, after refusing options that it does not have."""
+        for option in options:
+            if option not in self.options:
+                raise unknown(f"option of {self.name}", option, self.options)
+        return self.build(n, **options)
+
+
+_BUILDERS: dict[str, Callable[..., Topology]] = {
+    "base": base,
+    "simple-base": simple_base,
+    "hyper-hypercube": hyper_hypercube,
+    "one-peer-hypercube": one_peer_hypercube,
+    "one-peer-exponential": one_peer_exponential,
+    "exponential": exponential,
+    "ring": ring,
+    "torus": torus,
+    "complete": complete,
+    "d-equistatic": d_equistatic,
+    "u-equistatic": u_equistatic,
+    "one-peer-d-equidyn": one_peer_d_equidyn,
+    "one-peer-u-equidyn": one_peer_u_equidyn,
+}
+TOPOLOGIES: Mapping[str, Builder] = MappingProxyType(
+    {name: Builder(name, build) for name, build in _BUILDERS.items()}
+)
+"""name -> builder."""
+
+
+def topology(spec: str, n: int, **options: object) -> Topology:
+    """The topology that a spec names, on n nodes.
+
+    A spec is a catalogue name, with options behind a colon if wanted:
+
+    >>> topology("base:k=2", n=25)
+    <base:k=2, 25 nodes, 6 rounds, degree 2>
+    >>> topology("base", n=25, k=2)
+    <base:k=2, 25 nodes, 6 rounds, degree 2>
+    >>> topology("bas", n=25)
+    Traceback (most recent call last):
+        ...
+    basegraph.errors.InvalidArgument: topology='bas': did you mean 'base'? Known: base, ...
+    """
+    name, written = parse_spec(spec)
+    for option in written.keys() & options.keys():
+        raise InvalidArgument(option, options[option], f"is given in the spec {spec!r} already")
+    return TOPOLOGIES[name](n, **written, **options)
+
+
+def parse_spec(spec: str) -> tuple[str, dict[str, object]]:
+    """A spec as (catalogue name, options).
+
+    >>> parse_spec("base:k=2,redundant=false")
+    ('base', {'k': 2, 'redundant': False})
+    """
+    name, _, rest = str(spec).partition(":")
+    if name not in TOPOLOGIES:
+        raise unknown("topology", name, TOPOLOGIES)
+    options: dict[str, object] = {}
+    for item in filter(None, rest.split(",")):
+        option, equals, value = item.partition("=")
+        if not equals:
+            raise InvalidArgument("topology", spec, "options are written name:option=value,...")
+        if option in options:
+            raise InvalidArgument("topology", spec, f"gives {option} twice")
+        options[option] = _value(value)
+    return name, options
+
+
+def _value(text: str) -> object:
+    """An option's value as written: an integer, true or false, or the text itself."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return int(text)
+    except ValueError:
+        return text

@@ -1,0 +1,157 @@
+"""EquiTopo (Song et al. 2022): random graphs with a consensus rate that does not depend on n.
+
+With the cyclic shift P, the building block is A(u) = (n-1)/n P^u + I/n for a shift u in 1..n-1.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+
+from basegraph.errors import InvalidArgument
+from basegraph.topology.closed_form import ClosedFormSequence, RandomTopology, Segment, circulant
+from basegraph.topology.draws import integers
+from basegraph.topology.integers import at_least
+from basegraph.topology.round import IntArray
+from basegraph.topology.static import static
+
+HALF = Fraction(1, 2)
+
+
+def d_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
+    """D-EquiStatic (directed): the mean of `degree` random A(u), u drawn with replacement.
+
+    Period 1, at most `degree` neighbours.
+
+    >>> d_equistatic(10, degree=3).max_degree <= 3
+    True
+    """
+    n, degree = at_least(1, n=n), at_least(1, degree=degree)
+    shifts = _static_shifts(n, degree, seed)
+    spec = f"d-equistatic:degree={degree},seed={seed}"
+    return static(spec, n, circulant(n, shifts), symmetric=_is_mirrored(n, shifts))
+
+
+def u_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
+    """U-EquiStatic: the mean of A(u) and its transpose over `degree` random draws of u.
+
+    Period 1, at most 2 * `degree` neighbours.
+
+    >>> u_equistatic(10, degree=2).max_degree <= 4
+    True
+    """
+    n, degree = at_least(1, n=n), at_least(1, degree=degree)
+    drawn = _static_shifts(n, degree, seed)
+    shifts = {
+        u: (drawn.get(u, Fraction(0)) + drawn.get(n - u, Fraction(0))) / 2
+        for u in sorted(drawn.keys() | {n - u for u in drawn})
+    }
+    spec = f"u-equistatic:degree={degree},seed={seed}"
+    return static(spec, n, circulant(n, shifts))
+
+
+def one_peer_d_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF) -> RandomTopology:
+    """One-peer D-EquiDyn (directed): every step draws u and uses (1-η) I + η A(u).
+
+    Never repeats; degree 1.
+
+    >>> t = one_peer_d_equidyn(10)
+    >>> t.round(3) == t.round(3)
+    True
+    """
+    n, seed, eta = at_least(1, n=n), at_least(0, seed=seed), _rate(eta)
+    weight = _peer_weight(n, eta)
+
+    def segments(step: int) -> list[Segment]:
+        if n == 1:
+            return []
+        (u,) = integers(1, n, 1, seed=seed, step=step)
+        return circulant(n, {u: weight})
+
+    return RandomTopology(
+        f"one-peer-d-equidyn:seed={seed}{_eta_option(eta)}",
+        n,
+        segments,
+        max_degree=min(1, n - 1),
+        symmetric=n <= 2,
+    )
+
+
+def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF) -> RandomTopology:
+    """One-peer U-EquiDyn: every step draws a matching of nodes u apart, weight η (n-1)/n.
+
+    Draw a shift u and a start s; scan i = s, s+1, ... and match i with i+u where both are free.
+    In closed form: with y = (i - s) mod n and v = min(u, n - u), node i is matched with i+u if
+    and only if y < n - v and y // v is even.
+
+    Never repeats; degree 1.
+
+    >>> t = one_peer_u_equidyn(10)
+    >>> all(t.neighbors(j, 0)[i] == w for i in range(10) for j, w in t.neighbors(i, 0).items())
+    True
+    """
+    n, seed, eta = at_least(1, n=n), at_least(0, seed=seed), _rate(eta)
+    weight = _peer_weight(n, eta)
+
+    def segments(step: int) -> list[Segment]:
+        if n == 1:
+            return []
+        (u,) = integers(1, n, 1, seed=seed, step=step)
+        (s,) = integers(0, n, 1, seed=seed, step=step, stream=1)
+        v = min(u, n - u)
+
+        def leads(i: IntArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+            y = (i - s) % n
+            return (y < n - v) & (y // v % 2 == 0)
+
+        def senders(i: IntArray) -> IntArray:
+            ahead, behind = (i + u) % n, (i - u) % n
+            return np.where(leads(i), ahead, np.where(leads(behind), behind, i))[:, None]
+
+        return [Segment(0, n, (weight,), senders)]
+
+    return RandomTopology(
+        f"one-peer-u-equidyn:seed={seed}{_eta_option(eta)}",
+        n,
+        segments,
+        max_degree=min(1, n - 1),
+        symmetric=True,
+    )
+
+
+def _static_shifts(n: int, degree: int, seed: int) -> dict[int, Fraction]:
+    """Each drawn shift with its share of the weight (n-1)/n."""
+    at_least(0, seed=seed)
+    if n == 1:
+        return {}
+    drawn = Counter(integers(1, n, degree, seed=seed, step=0))
+    return {u: Fraction(times * (n - 1), degree * n) for u, times in sorted(drawn.items())}
+
+
+def _is_mirrored(n: int, shifts: dict[int, Fraction]) -> bool:
+    return all(shifts.get(n - u) == weight for u, weight in shifts.items())
+
+
+def _rate(eta: Fraction | str | float) -> Fraction:
+    """η as the exact number it was written as: 0.1 is 1/10."""
+    accepted = "must be a number in (0, 1], such as 0.5 or 1/2"
+    try:
+        rate = Fraction(str(eta))
+    except (ValueError, ZeroDivisionError):
+        raise InvalidArgument("eta", eta, accepted) from None
+    if not 0 < rate <= 1:
+        raise InvalidArgument("eta", eta, accepted)
+    return rate
+
+
+def _peer_weight(n: int, eta: Fraction) -> Fraction:
+    """η (n-1)/n."""
+    if eta.denominator * n >= 2**62:
+        raise InvalidArgument("eta", str(eta), f"must have a denominator below 2**62 / {n}")
+    return eta * Fraction(n - 1, n)
+
+
+def _eta_option(eta: Fraction) -> str:
+    return "" if eta == HALF else f",eta={eta}"

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+import basegraph as bg
+from basegraph.topology.catalog import parse_spec
+
+NAMES = {
+    "base",
+    "simple-base",
+    "hyper-hypercube",
+    "one-peer-hypercube",
+    "one-peer-exponential",
+    "exponential",
+    "ring",
+    "torus",
+    "complete",
+    "d-equistatic",
+    "u-equistatic",
+    "one-peer-d-equidyn",
+    "one-peer-u-equidyn",
+}
+
+
+def test_every_promised_name_is_there():
+    assert set(bg.TOPOLOGIES) >= NAMES
+
+
+def test_a_spec_and_keywords_are_the_same():
+    spec = bg.topology("base:k=2,redundant=false", n=13)
+    keywords = bg.topology("base", n=13, k=2, redundant=False)
+    assert spec.spec == keywords.spec == "base:k=2,redundant=false"
+    assert list(spec) == list(keywords)
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ("bas", "topology='bas': did you mean 'base'"),
+        ("one-peer-exponetial", "did you mean 'one-peer-exponential'"),
+        ("", "topology='': not known. Known: base, complete"),
+        (3, "topology='3': not known"),
+        ("base:2", "options are written name:option=value"),
+        ("base:k=1,k=2", "gives k twice"),
+        ("base:q=1", "option of base='q'"),
+        ("base:k=two", "k='two': must be an integer ≥ 1"),
+        ("base:k=", "k='': must be an integer ≥ 1"),
+        ("base:redundant=1", "redundant=1: must be True or False"),
+        ("ring:k=1", "option of ring='k': not known. Known: none"),
+    ],
+)
+def test_bad_specs(spec, complaint):
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        bg.topology(spec, n=5)
+
+
+def test_an_option_given_twice_is_refused():
+    with pytest.raises(bg.InvalidArgument, match="k=2: is given in the spec 'base:k=1' already"):
+        bg.topology("base:k=1", n=5, k=2)
+
+
+def test_rounds_too_large_for_any_machine_are_refused():
+    with pytest.raises(bg.InvalidArgument, match="n=1000000: a round of complete may have at most"):
+        bg.topology("complete", n=10**6).round(0)
+
+
+def test_parse_spec():
+    assert parse_spec("one-peer-u-equidyn:seed=3,eta=1/3") == (
+        "one-peer-u-equidyn",
+        {"seed": 3, "eta": "1/3"},
+    )
