@@ -171,8 +171,10 @@ def test_an_unwritable_folder_is_found_out_before_the_work():
 
 
 def test_help_has_an_example_for_every_command():
-    for command in ("topology", "verify", "lengths"):
+    for command in ("topology", "verify", "lengths", "consensus"):
         assert f"Example: basegraph {command}" in ok(command, "--help")
+    for command in ("consensus", "lengths", "illustrations", "table"):
+        assert f"Example: basegraph reproduce {command}" in ok("reproduce", command, "--help")
     assert "basegraph 0." in ok("--version")
 
 

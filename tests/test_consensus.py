@@ -42,8 +42,8 @@ def test_single_precision_is_kept():
 @pytest.mark.parametrize(
     ("x0", "complaint"),
     [
-        (np.zeros(4), r"x0='array of shape \(4,\)': must be of shape"),
-        (np.zeros((5, 2, 2)), "must be of shape"),
+        (np.zeros(4), r"x0='array of shape \(4,\)': must have shape"),
+        (np.zeros((5, 2, 2)), "must have shape"),
         (np.array(["a"] * 5), "must be float32 or float64"),
         (np.array([0, 1, 2, 3, np.nan]), "must be finite"),
         (np.array([0, 1, 2, 3, np.inf]), "must be finite"),

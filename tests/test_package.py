@@ -12,7 +12,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "basegraph"
-LAYERS = ["errors", "files", "topology", "consensus", "plots", "commands", "cli", "__main__"]
+LAYERS = [
+    "errors",
+    "files",
+    "topology",
+    "consensus",
+    "plots",
+    "experiments",
+    "commands",
+    "cli",
+    "__main__",
+]
 """Imports point left only."""
 
 

@@ -1,6 +1,6 @@
 """basegraph: exact averaging in finitely many gossip rounds, for any number of nodes."""
 
-from basegraph.consensus import consensus_error
+from basegraph.consensus import consensus_error, gossip
 from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime
 from basegraph.topology.catalog import TOPOLOGIES, topology
 from basegraph.topology.interchange import from_networkx
@@ -31,6 +31,7 @@ __all__ = [
     "consensus_error",
     "consensus_rate",
     "from_networkx",
+    "gossip",
     "shortest_possible",
     "theorem_1_length",
     "topology",

@@ -9,6 +9,8 @@ from typing import Any
 import typer
 
 from basegraph import __version__
+from basegraph.commands import reproduce
+from basegraph.commands.consensus import consensus
 from basegraph.commands.lengths import lengths
 from basegraph.commands.topology import topology
 from basegraph.commands.verify import verify
@@ -26,8 +28,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (topology, verify, lengths):
+for command in (topology, verify, lengths, consensus):
     app.command()(command)
+app.add_typer(reproduce.app, name="reproduce")
 
 
 def show_version(asked: bool) -> None:

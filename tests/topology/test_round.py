@@ -79,6 +79,12 @@ def test_malformed_arcs_are_refused(field, value, complaint):
         Round(2, **{**arrays, field: value})
 
 
+@pytest.mark.parametrize(("receiver", "sender"), [(0, 2), (-1, 1), (2, 0), (0, -2)])
+def test_arcs_stay_among_the_nodes(receiver, sender):
+    with pytest.raises(bg.InvalidRound, match=f"arc {receiver} ← {sender} leaves the nodes 0 to 1"):
+        Round(2, *(np.array([value]) for value in (receiver, sender, 1, 2)))
+
+
 def test_huge_common_denominators_stay_exact():
     primes = [2**31 - 1, 2**30 - 35, 2**29 - 3]
     r = Round.from_edges(4, {(0, i + 1): Fraction(1, p) for i, p in enumerate(primes)})

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
+
+import typer
 
 from basegraph.errors import InvalidArgument
 from basegraph.topology.catalog import TOPOLOGIES, parse_spec, topology
 from basegraph.topology.sequence import Topology
+
+Force = Annotated[bool, typer.Option("--force", help="overwrite existing files")]
 
 
 def whole_numbers(argument: str, text: str, *, low: int = 1) -> list[int]:

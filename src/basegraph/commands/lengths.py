@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
 
 import typer
 
-from basegraph.commands.arguments import whole_numbers
+from basegraph.commands.arguments import Force, whole_numbers
 from basegraph.commands.output import as_json, table
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.files import replacing, writable
+from basegraph.experiments.lengths import measure
+from basegraph.experiments.store import write_csv
+from basegraph.files import writable
 from basegraph.topology.catalog import TOPOLOGIES
-from basegraph.topology.properties import shortest_possible, theorem_1_length
 
 
 def lengths(
-    nodes: Annotated[str, typer.Option("--nodes", "-n", help="such as 2:200")] = "2:200",
-    degree: Annotated[str, typer.Option("--degree", "-k", help="such as 1:5")] = "1:5",
+    nodes: Annotated[
+        str, typer.Option("--nodes", "-n", metavar="N", help="such as 2:200")
+    ] = "2:200",
+    degree: Annotated[str, typer.Option("--degree", "-k", metavar="K", help="such as 1:5")] = "1:5",
     topologies: Annotated[
-        str, typer.Option(help="catalogue names with an option k, separated by commas")
+        str,
+        typer.Option(metavar="NAMES", help="catalogue names with an option k, separated by commas"),
     ] = "simple-base,base",
-    plot: Annotated[Path | None, typer.Option(help="draw to this .png, .svg or .pdf")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="draw to this .png, .svg or .pdf")
+    ] = None,
     csv_path: Annotated[
-        Path | None, typer.Option("--csv", help="write every length to this .csv")
+        Path | None, typer.Option("--csv", metavar="FILE", help="write every length to this .csv")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print every length as JSON")] = False,
-    force: Annotated[bool, typer.Option("--force", help="overwrite existing files")] = False,
+    force: Force = False,
 ) -> None:
     """Compare the lengths of sequences, with Theorem 1's bound and the lower bound.
 
@@ -52,10 +57,7 @@ def lengths(
 
         draw_lengths(rows, names, plot)
     if csv_path is not None:
-        with replacing(csv_path) as temporary, open(temporary, "w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        write_csv(csv_path, rows)
     if json:
         as_json(rows)
         return
@@ -68,21 +70,6 @@ def lengths(
     for path in (plot, csv_path):
         if path is not None:
             print(f"written to {path}")
-
-
-def measure(names: list[str], n: int, k: int) -> dict[str, int | None]:
-    """The lengths of the named topologies at (n, k); None where one is not defined."""
-    row: dict[str, int | None] = {"k": k, "n": n}
-    for name in names:
-        try:
-            row[name] = TOPOLOGIES[name](n, k=k).period
-        except InvalidArgument as refusal:
-            if refusal.argument != "n":
-                raise
-            row[name] = None
-    row["theorem_1"] = theorem_1_length(n, k)
-    row["lower_bound"] = shortest_possible(n, k)
-    return row
 
 
 def _means(rows: list[dict[str, int | None]], k: int, columns: list[str]) -> list[str]:

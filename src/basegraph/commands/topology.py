@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from basegraph.commands.arguments import build, whole_number
+from basegraph.commands.arguments import Force, build, whole_number
 from basegraph.commands.output import as_json, table
 from basegraph.files import writable
 from basegraph.topology.catalog import TOPOLOGIES
@@ -24,20 +24,26 @@ def topology(
     spec: Annotated[
         str, typer.Argument(metavar="NAME", help="a catalogue name, with options: base:k=2")
     ] = "",
-    nodes: Annotated[str | None, typer.Option("--nodes", "-n", help="number of nodes")] = None,
-    degree: Annotated[
-        str | None, typer.Option("--degree", "-k", help="neighbours per round (the k of base)")
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", "-n", metavar="N", help="number of nodes")
     ] = None,
-    seed: Annotated[str | None, typer.Option(help="of a random topology")] = None,
-    node: Annotated[str | None, typer.Option(help="show only whom this node hears")] = None,
+    degree: Annotated[
+        str | None,
+        typer.Option("--degree", "-k", metavar="K", help="neighbours per round (the k of base)"),
+    ] = None,
+    seed: Annotated[str | None, typer.Option(metavar="S", help="of a random topology")] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="I", help="show only whom this node hears")
+    ] = None,
     steps: Annotated[
-        str | None, typer.Option(help="rounds to show; default: one period, or 4 of a random one")
+        str | None,
+        typer.Option(metavar="T", help="rounds to show; default: one period, or 4 of a random one"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     draw: Annotated[
-        Path | None, typer.Option(help="draw the rounds to this .svg, .png or .pdf")
+        Path | None, typer.Option(metavar="FILE", help="draw the rounds to this .svg, .png or .pdf")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="overwrite an existing file")] = False,
+    force: Force = False,
 ) -> None:
     """Show a topology: rounds, edges, exact weights and which line of the paper added them.
 

@@ -18,14 +18,20 @@ def verify(
     spec: Annotated[
         str, typer.Argument(metavar="NAME", help="a catalogue name, with options: base:k=2")
     ],
-    nodes: Annotated[str, typer.Option("--nodes", "-n", help="such as 25, 1:300 or 4,8,16")],
+    nodes: Annotated[
+        str, typer.Option("--nodes", "-n", metavar="N", help="such as 25, 1:300 or 4,8,16")
+    ],
     degree: Annotated[
-        str | None, typer.Option("--degree", "-k", help="neighbours per round: such as 1 or 1:9")
+        str | None,
+        typer.Option("--degree", "-k", metavar="K", help="neighbours per round: such as 1 or 1:9"),
     ] = None,
     method: Annotated[
-        str, typer.Option(help="auto (by size), exact, or freivalds (random, modulo primes)")
+        str,
+        typer.Option(
+            metavar="HOW", help="auto (by size), exact, or freivalds (random, modulo primes)"
+        ),
     ] = "auto",
-    seed: Annotated[str, typer.Option(help="of the random check")] = "0",
+    seed: Annotated[str, typer.Option(metavar="S", help="of the random check")] = "0",
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Prove, without floating point, that one period brings every node to the exact average.

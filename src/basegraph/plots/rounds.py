@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 MOST_NODES = 128
 MOST_ROUNDS = 64
 LABELLED = 16
-"""Up to this many edges in a round every edge carries its weight; beyond, the panel's title."""
+"""Up to this many edges in a round each carries its weight; beyond, the panel's title does."""
+CLUTTERED = 6
+"""More edges than this that all have one weight do not repeat it: the title says it once."""
 SPACING = 0.36
 """Inches between two nodes on the circle."""
 WIDEST = 15.0
@@ -73,7 +75,7 @@ def _draw_round(axis: Axes, r: Round, symmetric: bool) -> None:
     margin = 1 + 0.9 / max(3.0, r.n * SPACING / pi)
     axis.set_xlim(-margin, margin)
     axis.set_ylim(-margin, margin)
-    labelled = _edge_count(r, symmetric) <= LABELLED
+    labelled = _is_labelled(r, symmetric)
     for i, j, numerator, denominator, origin in zip(
         r.receivers.tolist(),
         r.senders.tolist(),
@@ -132,13 +134,18 @@ def _label(
     )
 
 
-def _edge_count(r: Round, symmetric: bool) -> int:
-    return len(r.receivers) // (2 if symmetric else 1)
+def _is_labelled(r: Round, symmetric: bool) -> bool:
+    edges = len(r.receivers) // (2 if symmetric else 1)
+    return edges <= (LABELLED if len(_weights(r)) > 1 else CLUTTERED)
+
+
+def _weights(r: Round) -> list[tuple[int, int]]:
+    return sorted({*zip(r.numerators.tolist(), r.denominators.tolist(), strict=True)})
 
 
 def _title(step: int, r: Round, symmetric: bool) -> str:
-    weights = sorted({*zip(r.numerators.tolist(), r.denominators.tolist(), strict=True)})
-    if _edge_count(r, symmetric) <= LABELLED:
+    weights = _weights(r)
+    if _is_labelled(r, symmetric):
         return f"round {step}"
     shown = ", ".join(f"{a}/{b}" for a, b in weights[:4]) + (", …" if len(weights) > 4 else "")
-    return f"round {step}: weights {shown}"
+    return f"round {step}: {'all weights' if len(weights) == 1 else 'weights'} {shown}"

@@ -116,6 +116,26 @@ def parse_spec(spec: str) -> tuple[str, dict[str, object]]:
     return name, options
 
 
+def parse_specs(argument: str, text: str) -> list[str]:
+    """Several specs, separated by commas; an option after a comma belongs to the spec before it.
+
+    >>> parse_specs("--topologies", "base:k=1,ring,u-equistatic:degree=2,seed=3")
+    ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
+    """
+    specs: list[str] = []
+    for item in text.split(","):
+        name = item.partition(":")[0]
+        if specs and "=" in name:
+            specs[-1] += f",{item}"
+        elif item:
+            specs.append(item)
+    if not specs:
+        raise InvalidArgument(argument, text, "must name at least one topology")
+    for spec in specs:
+        parse_spec(spec)
+    return specs
+
+
 def _value(text: str) -> object:
     """An option's value as written: an integer, true or false, or the text itself."""
     if text.lower() in ("true", "false"):

@@ -95,12 +95,14 @@ def theorem_1_length(n: int, k: int) -> int:
 
 
 class Traffic(NamedTuple):
-    """Bytes a node sends in one round."""
+    """Bytes a node sends."""
 
     busiest: int
-    """The most any node sends in any round."""
+    """The most any node sends in any one round."""
     mean: float
-    """Over all nodes and all rounds of a period."""
+    """In one round, over all nodes and all rounds of a period."""
+    period: int
+    """The most any node sends in a whole period."""
 
 
 def bytes_per_round(topology: Sequence, parameters: int, itemsize: int = 4) -> Traffic:
@@ -108,7 +110,7 @@ def bytes_per_round(topology: Sequence, parameters: int, itemsize: int = 4) -> T
 
     >>> from basegraph.topology.catalog import topology
     >>> bytes_per_round(topology("ring", n=25), parameters=1000)
-    Traffic(busiest=8000, mean=8000.0)
+    Traffic(busiest=8000, mean=8000.0, period=8000)
     """
     parameters, itemsize = at_least(0, parameters=parameters), at_least(1, itemsize=itemsize)
     sent = [np.bincount(r.senders, minlength=r.n) for r in topology]
@@ -116,4 +118,5 @@ def bytes_per_round(topology: Sequence, parameters: int, itemsize: int = 4) -> T
     return Traffic(
         busiest=message * max(int(counts.max()) for counts in sent),
         mean=message * float(np.mean([counts.mean() for counts in sent])),
+        period=message * int(np.sum(sent, axis=0).max()),
     )

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from basegraph.errors import InvalidArgument, InvalidRound
 from basegraph.topology.integers import node
@@ -98,10 +98,20 @@ class Round:
             if arcs and array.dtype.kind not in "iu":
                 raise InvalidArgument(name, str(array.dtype), "must be an array of integers")
             self._set(name, array.astype(np.uint8 if name == "origins" else np.int64, copy=False))
+            if name in ("receivers", "senders") and arcs:
+                self._refuse_strangers(array)
         if (np.diff(self.receivers) < 0).any():
             order = np.argsort(self.receivers, kind="stable")
             for name in _ARRAYS:
                 self._set(name, getattr(self, name)[order])
+
+    def _refuse_strangers(self, nodes: IntArray) -> None:
+        if nodes.min() < 0 or nodes.max() >= self.n:
+            arc = int(np.argmax((nodes < 0) | (nodes >= self.n)))
+            raise InvalidRound(
+                f"arc {self.receivers[arc]} ← {self.senders[arc]} leaves the nodes 0 to "
+                f"{self.n - 1}"
+            )
 
     def _set(self, name: str, array: NDArray[Any]) -> None:
         view = array.view()
@@ -132,16 +142,25 @@ class Round:
 
     @cached_property
     def weights(self) -> FloatArray:
-        """The weights as float64, one per arc."""
-        return self.numerators / self.denominators
+        """The weights as float64, one per arc, each the exact value correctly rounded."""
+        return self._weights()
 
     @cached_property
     def self_weights(self) -> FloatArray:
         """The self weights as float64, one per node, each the exact value correctly rounded."""
+        return self._self_weights()
+
+    def _weights(self) -> FloatArray:
+        return _quotients(self.numerators, self.denominators)
+
+    def _self_weights(self) -> FloatArray:
+        if (self.receivers[1:] != self.receivers[:-1]).all():  # no node hears two others
+            own = np.ones(self.n)
+            left = self.denominators - self.numerators
+            own[self.receivers] = _quotients(left, self.denominators)
+            return own
         scale, _, leftover = self.over_common_denominator()
-        if leftover.dtype == object:
-            return np.array([float(Fraction(rest, scale)) for rest in leftover])
-        return leftover / scale
+        return _quotients(leftover, scale)
 
     def self_weight(self, i: int) -> Fraction:
         """The exact self weight of node i."""
@@ -161,15 +180,22 @@ class Round:
             )
         }
 
-    def matrix(self) -> csr_array[Any, Any]:
-        """W as a `scipy.sparse.csr_array` in float64, self loops included."""
+    def matrix(self, dtype: DTypeLike = np.float64) -> csr_array[Any, Any]:
+        """W as a `scipy.sparse.csr_array`, self loops included."""
         from scipy.sparse import csr_array
 
-        nodes = np.arange(self.n)
-        values = np.concatenate([self.weights, self.self_weights])
-        rows = np.concatenate([self.receivers, nodes])
-        columns = np.concatenate([self.senders, nodes])
-        return csr_array((values, (rows, columns)), shape=(self.n, self.n))
+        heard = np.bincount(self.receivers, minlength=self.n)
+        first = np.zeros(self.n + 1, dtype=np.int64)
+        np.cumsum(heard + 1, out=first[1:])
+        kind = np.int32 if first[-1] < 2**31 else np.int64
+        columns = np.empty(first[-1], dtype=kind)
+        values = np.empty(first[-1], dtype=dtype)
+        # Row by row: the self loop, then the arcs, which stand in this order already.
+        own: Any = first[:-1]
+        others: Any = np.arange(len(self.receivers)) + self.receivers + 1
+        columns[own], values[own] = np.arange(self.n), self._self_weights()
+        columns[others], values[others] = self.senders, self._weights()
+        return csr_array((values, columns, first.astype(kind)), shape=(self.n, self.n))
 
     @property
     def degree(self) -> int:
@@ -291,6 +317,15 @@ class Round:
 
     def __repr__(self) -> str:
         return f"<round on {self.n} nodes: {len(self.receivers)} arcs, degree {self.degree}>"
+
+
+def _quotients(numerators: NDArray[Any], denominators: NDArray[Any] | int) -> FloatArray:
+    """numerators / denominators, correctly rounded."""
+    largest = denominators if isinstance(denominators, int) else int(denominators.max(initial=1))
+    if numerators.dtype != object and largest <= 2**53:
+        return numerators / denominators  # both are floats exactly
+    pairs = np.broadcast(numerators, denominators)
+    return np.array([float(Fraction(int(a), int(b))) for a, b in pairs], dtype=np.float64)
 
 
 def _distinct(values: IntArray) -> list[int]:

@@ -163,8 +163,6 @@ def _check_round(r: Round, topology: Topology, where: str) -> int:
 
     if r.n != topology.n:
         raise InvalidRound(f"{where}: has {r.n} nodes instead of {topology.n}")
-    for ends in (r.receivers, r.senders):
-        refuse((ends < 0) | (ends >= r.n), f"leaves the nodes 0 to {r.n - 1}")
     refuse(r.receivers == r.senders, "is a self loop")
     refuse(r.denominators < 1, "has a denominator below 1")
     refuse(r.numerators < 1, "is not positive")

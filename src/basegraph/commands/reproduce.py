@@ -1,0 +1,132 @@
+"""`basegraph reproduce`: the paper's figures and tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from basegraph.commands.arguments import Force, whole_number, whole_numbers
+from basegraph.commands.output import as_json, table
+from basegraph.errors import InvalidArgument
+from basegraph.experiments import consensus as consensus_experiment
+from basegraph.experiments import illustrations as illustrations_experiment
+from basegraph.experiments import lengths as lengths_experiment
+from basegraph.experiments import table as table_experiment
+from basegraph.experiments.store import ResultFolder
+
+app = typer.Typer(
+    help="Regenerate the paper's figures and tables.", no_args_is_help=True, rich_markup_mode=None
+)
+
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="where the files go")]
+RESULTS = Path("results")
+
+
+@app.command()
+def consensus(
+    out: Out = RESULTS / "consensus",
+    seed: Annotated[str, typer.Option(metavar="S", help="of the Gaussian starts")] = "0:9",
+    force: Force = False,
+) -> None:
+    """The consensus error for n = 21..25, n = 5000 and powers of two (Sec. 6.1, App. F).
+
+    Example: basegraph reproduce consensus --out results/consensus
+    """
+    seeds = whole_numbers("--seed", seed, low=0)
+    folder = ResultFolder(out, consensus_experiment.outputs(), force=force)
+    for line in consensus_experiment.reproduce(folder, seeds):
+        print(f"checked: {line}")
+    _finish(folder, f"Gaussian starts from seeds {seed}")
+
+
+@app.command()
+def lengths(out: Out = RESULTS / "lengths", force: Force = False) -> None:
+    """Rounds of simple-base and base for n = 2..200, nine panels k = 1..9 (App. F.1).
+
+    Example: basegraph reproduce lengths --out results/lengths
+    """
+    folder = ResultFolder(out, lengths_experiment.OUTPUTS, force=force)
+    lengths_experiment.reproduce(folder)
+    _finish(folder, "none: constructions only")
+
+
+@app.command()
+def illustrations(out: Out = RESULTS / "illustrations", force: Force = False) -> None:
+    """The drawings of rounds for n = 3..12, coloured by line of the pseudo-code (App. A-C).
+
+    Example: basegraph reproduce illustrations --out results/illustrations
+    """
+    folder = ResultFolder(out, illustrations_experiment.OUTPUTS, force=force)
+    illustrations_experiment.reproduce(folder)
+    _finish(folder, "none: constructions only")
+
+
+@app.command(name="table")
+def comparison_table(
+    nodes: Annotated[
+        str, typer.Option("--nodes", "-n", metavar="N", help="number of nodes")
+    ] = "25",
+    parameters: Annotated[
+        str, typer.Option(metavar="P", help="numbers in the model (4 bytes each)")
+    ] = "9231114",
+    epsilon: Annotated[str, typer.Option(metavar="X", help="accuracy to reach")] = "0.01",
+    sigma: Annotated[str, typer.Option(metavar="X", help="gradient noise")] = "1",
+    zeta: Annotated[str, typer.Option(metavar="X", help="heterogeneity")] = "1",
+    out: Out = RESULTS / "table",
+    json: Annotated[bool, typer.Option("--json", help="print both tables as JSON")] = False,
+    force: Force = False,
+) -> None:
+    """Compare topologies, measured beside theory (Table 1), and DSGD's rates on them (App. E).
+
+    Example: basegraph reproduce table --nodes 25 --epsilon 0.01 --sigma 1 --zeta 1
+    """
+    n = whole_number("--nodes", nodes, low=2)
+    size = whole_number("--parameters", parameters)
+    constants = {
+        name: _number(f"--{name}", text)
+        for name, text in (("epsilon", epsilon), ("sigma", sigma), ("zeta", zeta))
+    }
+    rates = table_experiment.convergence(n, **constants)
+    folder = ResultFolder(out, ["comparison.csv", "convergence.csv"], force=force)
+    compared = table_experiment.comparison(n, size)
+    folder.table("comparison.csv", compared)
+    folder.table("convergence.csv", rates)
+    folder.provenance(f"none: n={n}, {size} parameters, {constants}")
+    if json:
+        as_json({"comparison": compared, "convergence": rates})
+        return
+    _print(compared, f"topologies on {n} nodes; bytes of the busiest node, {size} parameters")
+    print(f"where the average is never exact, consensus means: error × {table_experiment.SHRINK:g}")
+    print()
+    _print(rates, f"order of rounds DSGD needs, in units of L·F0: n={n}, {_said(constants)}")
+    print(f"\nwritten to {folder.path}")
+
+
+def _print(rows: list[dict[str, Any]], title: str) -> None:
+    hidden = {"mean bytes per round", "nodes in theory"}
+    columns = [column for column in rows[0] if column not in hidden]
+    table(columns, [[_short(row[c]) for c in columns] for row in rows], title=title)
+
+
+def _short(value: object) -> str:
+    if value is None:
+        return "never"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _said(constants: dict[str, float]) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in constants.items())
+
+
+def _number(argument: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgument(argument, text, "must be a number") from None
+
+
+def _finish(folder: ResultFolder, data: str) -> None:
+    folder.provenance(data)
+    print(f"written to {folder.path}: {len(list(folder.path.iterdir()))} files")

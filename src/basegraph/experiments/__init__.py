@@ -1,0 +1,1 @@
+"""The paper's experiments: every figure and table as a function that writes files."""

@@ -1,0 +1,36 @@
+"""How many rounds exact consensus takes (Fig. 5 and App. F.1 of the paper)."""
+
+from __future__ import annotations
+
+from basegraph.errors import InvalidArgument
+from basegraph.experiments.store import ResultFolder
+from basegraph.topology.catalog import TOPOLOGIES
+from basegraph.topology.properties import shortest_possible, theorem_1_length
+
+OUTPUTS = ["lengths.csv", "lengths.png", "lengths.svg"]
+
+
+def measure(names: list[str], n: int, k: int) -> dict[str, int | None]:
+    """The lengths of the named topologies at (n, k); None where one is not defined."""
+    row: dict[str, int | None] = {"k": k, "n": n}
+    for name in names:
+        try:
+            row[name] = TOPOLOGIES[name](n, k=k).period
+        except InvalidArgument as refusal:
+            if refusal.argument != "n":
+                raise
+            row[name] = None
+    row["theorem_1"] = theorem_1_length(n, k)
+    row["lower_bound"] = shortest_possible(n, k)
+    return row
+
+
+def reproduce(folder: ResultFolder) -> None:
+    """The nine panels k = 1..9 of the paper's figure on lengths."""
+    from basegraph.plots.lengths import draw_lengths
+
+    names = ["simple-base", "base"]
+    rows = [measure(names, n, k) for k in range(1, 10) for n in range(2, 201)]
+    folder.table("lengths.csv", rows)
+    for suffix in ("png", "svg"):
+        draw_lengths(rows, names, folder / f"lengths.{suffix}")

@@ -1,0 +1,87 @@
+"""Result files: an output folder found usable before the work, tables, and where they came from."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from basegraph.errors import InvalidArgument
+from basegraph.files import replacing, writable
+
+
+class ResultFolder:
+    """A folder for the files of one experiment; made, and refused if unusable, before the work."""
+
+    def __init__(self, path: Path, names: list[str], *, force: bool) -> None:
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise InvalidArgument("--out", str(path), f"cannot be made: {reason}") from None
+        for name in [*names, "provenance.json"]:
+            writable("--out", path / name, force=force)
+
+    def __truediv__(self, name: str) -> Path:
+        return self.path / name
+
+    def table(self, name: str, rows: list[dict[str, Any]]) -> None:
+        """Write rows as CSV."""
+        write_csv(self.path / name, rows)
+
+    def text(self, name: str, text: str) -> None:
+        """Write text."""
+        with replacing(self.path / name) as temporary:
+            temporary.write_text(text)
+
+    def provenance(self, data: str) -> None:
+        """Write down the command, the code, the machine and the data the files came from."""
+        self.text("provenance.json", json.dumps(provenance(data), indent=2) + "\n")
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows, which all have the keys of the first, as CSV."""
+    with replacing(path) as temporary, open(temporary, "w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def provenance(data: str) -> dict[str, str]:
+    """Command, version, commit (where the source is a checkout), machine and data."""
+    from basegraph import __version__
+
+    command = ["basegraph", *sys.argv[1:]]
+    return {
+        "command": shlex.join(command),
+        "basegraph": __version__,
+        "commit": _commit(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "data": data,
+    }
+
+
+def _commit() -> str:
+    """The commit of the source this runs from, if it is a git checkout and git is there."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown: git did not answer"
+    return done.stdout.strip() or "unknown: not a checkout"
