@@ -9,6 +9,7 @@ demo: .venv/run-ready
 	$(BIN)/python examples/compare_topologies.py demo
 
 test: .venv/test-ready
+	tests/install_chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -62,8 +62,8 @@ def measure(spec: str, n: int, k: int, repeat: int) -> dict[str, float]:
     }
 
 
-def exponent(sizes: list[int], values: list[float]) -> float:
-    """The slope of log(value) against log(n) over the upper half of the sizes."""
+def exponent(sizes: list[float], values: list[float]) -> float:
+    """The slope of log(value) against log(size) over the upper half of the sizes."""
     half = len(sizes) // 2
     slope, _ = np.polyfit(np.log(sizes[half:]), np.log(values[half:]), 1)
     return float(slope)
@@ -94,12 +94,9 @@ def main() -> None:
                 f" {row['round']:>13.4f} {row['node'] * 1e6:>11.1f} {row['proof']:>8.2f}"
             )
         if len(sizes) > 3:
-            slopes = {
-                what: exponent([r["arcs"] for r in rows], [r[what] for r in rows])
-                for what in ("period", "proof")
-            }
-            print(f"growth with the number of arcs: period ~ arcs^{slopes['period']:.2f}", end="")
-            print(f"; one node ~ n^{exponent(sizes, [r['node'] for r in rows]):.2f}")
+            period = exponent([r["arcs"] for r in rows], [r["period"] for r in rows])
+            node = exponent(sizes, [r["node"] for r in rows])
+            print(f"growth: the period's construction ~ arcs^{period:.2f}; one node ~ n^{node:.2f}")
 
 
 if __name__ == "__main__":

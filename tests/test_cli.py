@@ -116,28 +116,46 @@ def test_lengths(tmp_path):
         (["topology", "base", "-n", "0"], "--nodes='0': must be an integer ≥ 1"),
         (["topology", "base", "-n", "-4"], "--nodes='-4': must be an integer ≥ 1"),
         (["topology", "base", "-n", "2.5"], "--nodes='2.5': must be an integer ≥ 1"),
-        (["topology", "base"], "--nodes=None: must be an integer ≥ 1"),
+        (["topology", "base"], "--nodes is missing: it must be an integer ≥ 1"),
         (["topology", "base", "-n", "6", "-k", "0"], "--degree='0': must be an integer ≥ 1"),
         (["topology", "base", "-n", "6", "-k", "1.0"], "--degree='1.0': must be an integer"),
-        (["topology", "one-peer-hypercube", "-n", "6"], "n=6: one-peer-hypercube needs n to be"),
-        (["topology", "hyper-hypercube", "-n", "6"], "n=6: hyper-hypercube with k=1 needs n"),
+        (
+            ["topology", "one-peer-hypercube", "-n", "6"],
+            "--nodes=6: one-peer-hypercube needs n to be",
+        ),
+        (["topology", "hyper-hypercube", "-n", "6"], "--nodes=6: hyper-hypercube with k=1 needs n"),
         (["topology", "ring", "-n", "6", "-k", "1"], "--degree=1: ring has no such option"),
         (["topology", "base", "-n", "6", "--seed", "1"], "--seed=1: base has no such option"),
         (["topology", "bsae", "-n", "6"], "topology='bsae': did you mean 'base'"),
         (["topology", "base:z=1", "-n", "6"], "option of base='z'"),
-        (["topology", "base", "-n", "6", "--node", "6"], "i=6: must be a node"),
+        (["topology", "base", "-n", "6", "--node", "6"], "--node=6: must be a node"),
         (["topology", "base", "-n", "6", "--draw", "x.gif"], "--draw='x.gif': must end in .svg"),
         (["topology", "base", "-n", "6", "--draw", "no/x.svg"], "the folder 'no' does not exist"),
-        (["topology", "base", "-n", "600", "--draw", "x.svg"], "n=600: at most 128 nodes"),
-        (["topology", "complete", "-n", "1000000"], "n=1000000: a round of complete may have"),
+        (["topology", "base", "-n", "600", "--draw", "x.svg"], "--nodes=600: at most 128 nodes"),
+        (["topology", "complete", "-n", "1000000"], "--nodes=1000000: a round of complete has"),
         (["topology", "base", "-n", "6", "--color"], "--color"),
+        (
+            ["topology", "base", "-n", "6", "--node", "9", "--draw", "x.svg"],
+            "--node=9: must be a node",
+        ),
+        (["topology", "base", "-n", str(10**30)], "must be an integer ≥ 1 and below"),
+        (
+            ["topology", "ring", "-n", str(10**22), "--node", "5"],
+            "must be an integer ≥ 1 and below",
+        ),
+        (["topology", "d-equistatic", "-n", "5", "-k", str(10**9)], "degree=1000000000: must be"),
+        (["topology", "one-peer-d-equidyn:eta=1e-400000000", "-n", "5"], "must be a number in"),
         (["topolgy"], "topolgy"),
+        (["reproduce"], "Missing command"),
+        (["verify", "base", "-n", "1:1000000000"], "must be at most 1000000 numbers"),
+        (["verify", "base", "-n", "5", "--method", "freivalds", "--seed", str(2**64)], "seed="),
+        (["verify", "one-peer-u-equidyn", "-n", "5"], "is random: there is no period to prove"),
         (["verify", "base"], "--nodes"),
         (["verify", "base", "-n", "9:1"], "--nodes='9:1': must be integers ≥ 1"),
         (["verify", "base", "-n", "0:4"], "--nodes='0:4': must be integers ≥ 1"),
         (["verify", "base", "-n", "5", "-k", "x"], "--degree='x': must be integers ≥ 1"),
-        (["verify", "base", "-n", "5", "--method", "guess"], "method='guess'"),
-        (["verify", "one-peer-hypercube", "-n", "6"], "n=6: one-peer-hypercube needs"),
+        (["verify", "base", "-n", "5", "--method", "guess"], "--method='guess'"),
+        (["verify", "one-peer-hypercube", "-n", "6"], "--nodes=6: one-peer-hypercube needs"),
         (["lengths", "--topologies", "ring"], "--topologies='ring': not known"),
         (["lengths", "--topologies", ""], "--topologies='': must name some of"),
         (["lengths", "-n", "5", "--plot", "x.txt"], "--plot='x.txt': must end in .png"),
@@ -183,6 +201,22 @@ def test_a_reader_that_leaves_early_is_no_error():
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert done.stdout == "{\n"
     assert done.stderr == ""
+
+
+def test_no_arguments_show_the_help():
+    assert ok() == ok("--help")
+
+
+def test_output_that_cannot_be_written_is_one_line():
+    command = f"{sys.executable} -m basegraph topology base -n 5 > /dev/full"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "basegraph: error: [Errno 28] No space left on device\n"
+
+
+def test_a_terminal_without_unicode_is_served():
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    assert "Alg. 2 line 15" in ok("topology", "base", "-n", 5, env=env)
 
 
 def test_a_terminal_gets_a_rich_table():

@@ -62,7 +62,10 @@ def test_consensus_command(tmp_path):
         (["--seed", "-1"], "--seed='-1': must be integers ≥ 0"),
         (["--csv", "no/c.csv"], "the folder 'no' does not exist"),
         (["--plot", "c.jpeg"], "--plot='c.jpeg': must end in .png"),
-        (["--nodes", "6", "--topologies", "one-peer-hypercube"], "n=6: one-peer-hypercube needs"),
+        (
+            ["--nodes", "6", "--topologies", "one-peer-hypercube"],
+            "--nodes=6: one-peer-hypercube needs",
+        ),
     ],
 )
 def test_consensus_mistakes(arguments, complaint, tmp_path):

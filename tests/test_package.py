@@ -63,7 +63,8 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def test_the_readme_example_runs_as_written(tmp_path):
-    examples = blocks(ROOT / "README.md", "python")
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    examples = [example for page in pages for example in blocks(page, "python")]
     assert examples
     for example in examples:
         printed = subprocess.run(

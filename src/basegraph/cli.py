@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any
@@ -11,24 +12,27 @@ import typer
 from basegraph import __version__
 from basegraph.commands import reproduce
 from basegraph.commands.consensus import consensus
+from basegraph.commands.explore import explore
 from basegraph.commands.lengths import lengths
 from basegraph.commands.topology import topology
 from basegraph.commands.verify import verify
-from basegraph.errors import BasegraphError
+from basegraph.errors import BasegraphError, InvalidArgument
 
 # Typer's usage errors descend from a class of click's that it does not re-export everywhere.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
+FLAGS = {"n": "--nodes", "i": "--node", "method": "--method"}
+"""What the command line calls the library's arguments."""
+
 app = typer.Typer(
     name="basegraph",
     help="Exact averaging in finitely many gossip rounds, for any number of nodes.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (topology, verify, lengths, consensus):
+for command in (topology, verify, lengths, consensus, explore):
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")
 
@@ -51,23 +55,34 @@ def options(
 
 def main() -> None:
     """Run the command line and turn users' mistakes into one line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show ← gets a ?
+            stream.reconfigure(errors="replace")
     try:
-        status = app(standalone_mode=False)
+        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
     except UsageError as error:
-        message = error.format_message()
-        if not message:  # no arguments at all: the help has been shown
-            sys.exit(0)
-        fail(message, 2)
+        fail(error.format_message(), 2)
+    except InvalidArgument as error:
+        fail(f"{FLAGS.get(error.argument, error.argument)}{str(error)[len(error.argument) :]}", 2)
     except BasegraphError as error:
         fail(str(error), 2)
     except MemoryError as error:
         fail(f"not enough memory: {error}", 1)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence()
         sys.exit(1)
+    except OSError as error:
+        silence()
+        fail(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", 130)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def silence() -> None:
+    """Let nothing more be written to a standard output that does not take it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def fail(message: str, code: int) -> None:

@@ -14,7 +14,7 @@ class InvalidArgument(BasegraphError):
     """An argument was refused; the message names it, its value and what is accepted."""
 
     def __init__(self, argument: str, value: object, accepted: str) -> None:
-        super().__init__(f"{argument}={value!r}: {accepted}")
+        super().__init__(f"{argument}={_short(value)}: {accepted}")
         self.argument = argument
         self.value = value
         self.accepted = accepted
@@ -26,6 +26,12 @@ class InvalidRound(BasegraphError):
 
 class NotFiniteTime(BasegraphError):
     """The product of one period's mixing matrices is not exactly J/n."""
+
+
+def _short(value: object) -> str:
+    """A value on one line of bearable length."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 100 else f"{text[:97]}..."
 
 
 def unknown(argument: str, value: object, known: Iterable[str]) -> InvalidArgument:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 import basegraph as bg
@@ -69,6 +71,13 @@ def test_spec_builds_the_same_again(topologies):
         again = bg.topology(t.spec, n=t.n)
         assert (again.spec, again.name, again.period) == (t.spec, t.name, t.period)
         assert all(again.round(step) == t.round(step) for step in range(steps_of(t)))
+
+
+def test_can_be_sent_to_another_process(topologies):
+    for t in topologies[-2:]:
+        again = pickle.loads(pickle.dumps(t))
+        assert (again.spec, again.n) == (t.spec, t.n)
+        assert again.round(1) == t.round(1)
 
 
 def test_proof_agrees_with_exact_fractions(topologies):

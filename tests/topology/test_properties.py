@@ -42,6 +42,11 @@ def test_finite_time_means_rate_zero(n):
     assert bg.consensus_rate(bg.topology("base", n=n)) < 1e-14
 
 
+def test_small_rates_are_not_zero():
+    slow = bg.Sequence([bg.topology("exponential", n=300)[0]] * 40)
+    assert bg.consensus_rate(slow) == pytest.approx(0.8**40, rel=1e-6)
+
+
 def test_consensus_rate_needs_a_period():
     with pytest.raises(bg.InvalidArgument, match="must have a period"):
         bg.consensus_rate(bg.topology("one-peer-d-equidyn", n=5))
@@ -69,5 +74,7 @@ def test_bytes_per_round():
     assert base == (40, 40 * sum(sent) / 25, 5 * 40)
     ring = bg.bytes_per_round(bg.topology("ring", n=5), parameters=10, itemsize=2)
     assert ring == (40, 40.0, 40)
+    with pytest.raises(bg.InvalidArgument, match="must have a period"):
+        bg.bytes_per_round(bg.topology("one-peer-d-equidyn", n=5), parameters=1)
     with pytest.raises(bg.InvalidArgument, match="parameters=-1"):
         bg.bytes_per_round(bg.topology("ring", n=5), parameters=-1)

@@ -85,6 +85,37 @@ def test_arcs_stay_among_the_nodes(receiver, sender):
         Round(2, *(np.array([value]) for value in (receiver, sender, 1, 2)))
 
 
+@pytest.mark.parametrize(
+    ("edges", "complaint"),
+    [
+        ({(0, 1): Fraction(1, 2), (1, 0): Fraction(1, 3)}, "is given in both directions"),
+        ({(1, 1): Fraction(1, 2)}, "must join two nodes"),
+        ({(0, 1): Fraction(3, 2)}, r"must be a number in \(0, 1\]"),
+        ({(0, 1): Fraction(1, 2**62)}, "must have a denominator below"),
+        ({(0, 1): "much"}, "weight='much'"),
+    ],
+)
+def test_wrong_edges_are_refused(edges, complaint):
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        Round.from_edges(2, edges)
+
+
+def test_numbers_of_nodes_are_checked():
+    nothing = np.empty(0, dtype=np.int64)
+    with pytest.raises(bg.InvalidArgument, match="n=0: must be an integer ≥ 1"):
+        Round(0, nothing, nothing, nothing, nothing)
+    assert type(Round(np.int64(2), nothing, nothing, nothing, nothing).n) is int
+
+
+def test_a_round_takes_its_arrays_over():
+    arrays = [np.array(values) for values in ([0, 1], [1, 0], [1, 1], [2, 2])]
+    Round(2, *arrays)
+    with pytest.raises(ValueError, match="read-only"):
+        arrays[2][0] = 5
+    with pytest.raises(bg.InvalidArgument, match="must fit into int64"):
+        Round(2, np.array([0]), np.array([1]), np.array([2**63], dtype=np.uint64), np.array([1]))
+
+
 def test_huge_common_denominators_stay_exact():
     primes = [2**31 - 1, 2**30 - 35, 2**29 - 3]
     r = Round.from_edges(4, {(0, i + 1): Fraction(1, p) for i, p in enumerate(primes)})

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -11,7 +12,12 @@ from hypothesis import strategies as st
 import basegraph as bg
 from asserts import is_finite_time, is_valid
 from basegraph import Round, Sequence
-from basegraph.topology.verify import PRIMES_BETWEEN_2_30_AND_2_31, _is_prime, check_rounds
+from basegraph.topology.verify import (
+    PRIMES_BETWEEN_2_30_AND_2_31,
+    _is_prime,
+    _random_primes,
+    check_rounds,
+)
 
 SEQUENCES = [("base", 5, 1), ("base", 6, 1), ("simple-base", 7, 2), ("base", 10, 2), ("base", 9, 3)]
 
@@ -98,7 +104,7 @@ def test_the_verdict_on_any_round_is_the_truth(data):
     pairs = [(i, j) for i in range(n) for j in range(n) if i != j]
     arcs = data.draw(st.lists(st.sampled_from(pairs), unique=True) if pairs else st.just([]))
     shared = data.draw(st.booleans())
-    weight = st.builds(Fraction, st.integers(0, 3), st.integers(2, 4))
+    weight = st.sampled_from([Fraction(a, b) for b in (2, 3, 4) for a in range(b + 1)])
     drawn = {arc: data.draw(weight) for arc in arcs}
     if shared:
         drawn = {arc: drawn[arc] for arc in arcs} | {(j, i): drawn[i, j] for i, j in arcs}
@@ -146,6 +152,35 @@ def test_claims_are_checked():
     crowded.max_degree = 2
     with pytest.raises(bg.InvalidRound, match="node 0 talks to 3 neighbours, more than 2"):
         bg.verify(crowded)
+
+
+def test_a_construction_must_keep_its_promise():
+    t = bg.topology("base", n=25, k=4)
+    t.promised_degree = 3
+    with pytest.raises(bg.InvalidRound, match="node 0 talks to 4 neighbours, more than 3"):
+        bg.verify(t)
+
+
+def test_fooling_a_known_seed_does_not_fool_a_fresh_one():
+    """Weights 1/(p+2) are 1/2 modulo p; the primes of a seed that is known can be prepared for."""
+    draws = np.random.Generator(np.random.Philox(key=0))
+    primes = list(islice(_random_primes(draws), 3))
+    rounds = [Round.from_edges(2, {(0, 1): Fraction(1, p + 2)}) for p in primes]
+    assert bg.verify(rounds, method="freivalds", seed=0).seed == 0
+    for _ in range(3):
+        with pytest.raises(bg.NotFiniteTime):
+            bg.verify(rounds, method="freivalds")
+
+
+def test_dense_rounds_are_proved_in_bounded_memory():
+    assert bg.verify(bg.topology("complete", n=400), method="exact").method == "exact"
+    assert bg.verify(bg.topology("base", n=401, k=100), method="exact").max_degree <= 100
+
+
+@pytest.mark.parametrize("what", [None, "base", [1], [], 5])
+def test_what_is_no_topology_is_refused(what):
+    with pytest.raises(bg.InvalidArgument, match="must be"):
+        bg.verify(what)
 
 
 def test_what_does_not_reach_consensus_is_named():

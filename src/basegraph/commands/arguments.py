@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from basegraph.errors import InvalidArgument
+from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.topology.catalog import TOPOLOGIES, parse_spec, topology
 from basegraph.topology.sequence import Topology
 
+MOST_NUMBERS = 10**6
 Force = Annotated[bool, typer.Option("--force", help="overwrite existing files")]
 
 
@@ -31,14 +32,18 @@ def whole_numbers(argument: str, text: str, *, low: int = 1) -> list[int]:
             raise InvalidArgument(argument, text, accepted) from None
         if start < low or stop < start:
             raise InvalidArgument(argument, text, accepted)
+        if stop - start >= MOST_NUMBERS:
+            raise InvalidArgument(argument, text, f"must be at most {MOST_NUMBERS} numbers")
         numbers.extend(range(start, stop + 1))
     return numbers
 
 
 def whole_number(argument: str, text: str | None, *, low: int = 1) -> int:
     """One number, such as 25. (Read here rather than by typer, whose refusal hides the value.)"""
+    if text is None:
+        raise BasegraphError(f"{argument} is missing: it must be an integer ≥ {low}")
     try:
-        number = int(text or "")
+        number = int(text)
     except ValueError:
         number = low - 1
     if number < low:

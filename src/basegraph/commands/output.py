@@ -53,6 +53,7 @@ def progress(items: list[T], label: str) -> Iterator[T]:
         TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
+        redirect_stdout=False,
         transient=True,
     ) as bar:
         yield from bar.track(items)

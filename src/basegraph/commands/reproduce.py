@@ -16,9 +16,7 @@ from basegraph.experiments import lengths as lengths_experiment
 from basegraph.experiments import table as table_experiment
 from basegraph.experiments.store import ResultFolder
 
-app = typer.Typer(
-    help="Regenerate the paper's figures and tables.", no_args_is_help=True, rich_markup_mode=None
-)
+app = typer.Typer(help="Regenerate the paper's figures and tables.", rich_markup_mode=None)
 
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="where the files go")]
 RESULTS = Path("results")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from basegraph.commands.arguments import Force, build, whole_number
@@ -64,14 +64,15 @@ def topology(
     )
     count = built.period or 4 if steps is None else whole_number("--steps", steps)
     one = None if node is None else whole_number("--node", node, low=0)
+    heard = [] if one is None else hears(built, one, count)
     if draw is not None:
         from basegraph.plots.rounds import draw_rounds
 
         draw_rounds(built, draw, steps=count)
     if json:
-        as_json(describe(built, count) if one is None else hears(built, one, count))
+        as_json(describe(built, count) if one is None else heard)
     elif one is not None:
-        rows = [(step, j, w) for step, heard in hears(built, one, count) for j, w in heard.items()]
+        rows = [(step, j, w) for step, weights in heard for j, w in weights.items()]
         table(["step", "hears node", "weight"], rows, title=f"{built!r}: node {one}")
     else:
         rows_by_round = [row for step in range(count) for row in _rows(step, built)]
@@ -129,13 +130,25 @@ def edges(r: Round, symmetric: bool) -> list[tuple[int, int, Fraction, Origin]]:
 
 
 def _rows(step: int, built: Topology) -> list[tuple[object, ...]]:
-    """One row for every (origin, weight) of a round."""
-    groups: dict[tuple[Origin, Fraction], list[str]] = defaultdict(list)
+    """One row for every (origin, weight) of a round, with the first few edges."""
+    r = built.round(step)
+    once = r.receivers < r.senders if built.symmetric else np.ones(len(r.receivers), dtype=bool)
     arrow = "–" if built.symmetric else "←"
-    for i, j, weight, origin in edges(built.round(step), built.symmetric):
-        groups[origin, weight].append(f"{i}{arrow}{j}")
+    kinds = np.stack([r.origins[once], r.numerators[once], r.denominators[once]], axis=1)
+    ends = np.stack([r.receivers[once], r.senders[once]], axis=1)
+    found, first = np.unique(kinds, axis=0, return_index=True)
     rows: list[tuple[object, ...]] = []
-    for (origin, weight), found in groups.items():
-        rest = f" … {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        rows.append((step, origin.label or "–", weight, len(found), " ".join(found[:SHOWN]) + rest))
+    for origin, numerator, denominator in found[np.argsort(first)].tolist():
+        edges_of_kind = ends[(kinds == (origin, numerator, denominator)).all(axis=1)]
+        which = " ".join(f"{i}{arrow}{j}" for i, j in edges_of_kind[:SHOWN].tolist())
+        rest = len(edges_of_kind) - SHOWN
+        rows.append(
+            (
+                step,
+                Origin(origin).label or "–",
+                Fraction(numerator, denominator),
+                len(edges_of_kind),
+                which + (f" … {rest} more" if rest > 0 else ""),
+            )
+        )
     return rows or [(step, "–", "–", 0, "(everyone idles)")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -31,7 +33,9 @@ def verify(
             metavar="HOW", help="auto (by size), exact, or freivalds (random, modulo primes)"
         ),
     ] = "auto",
-    seed: Annotated[str, typer.Option(metavar="S", help="of the random check")] = "0",
+    seed: Annotated[
+        str | None, typer.Option(metavar="S", help="of the random check; default: a fresh one")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
     """Prove, without floating point, that one period brings every node to the exact average.
@@ -40,7 +44,7 @@ def verify(
 
     Exit code 1 if any of them fails.
     """
-    draws = whole_number("--seed", seed, low=0)
+    draws = None if seed is None else whole_number("--seed", seed, low=0)
     name, written = parse_spec(spec)
     degrees: list[int | None] = [None]
     if degree is not None:
@@ -48,39 +52,57 @@ def verify(
     elif degree_option(name) not in (None, *written):
         degrees = [1]
     cases = [(n, k) for k in degrees for n in whole_numbers("--nodes", nodes)]
-    proved: list[Certificate] = []
-    failed: list[dict[str, object]] = []
-    undefined: list[InvalidArgument] = []
+    outcome = _prove_all(spec, cases, method, draws)
+    if len(outcome.undefined) == len(cases):
+        raise outcome.undefined[0]
+    if json:
+        as_json(outcome.as_dict(spec))
+    else:
+        for line in outcome.lines():
+            print(line)
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    proved: list[Certificate]
+    failed: list[dict[str, object]]
+    undefined: list[InvalidArgument]
+    """Refusals of numbers of nodes for which the topology does not exist."""
+
+    def as_dict(self, spec: str) -> dict[str, object]:
+        proved = [{**vars(c), "error_probability": float(c.error_probability)} for c in self.proved]
+        undefined = len(self.undefined)
+        return {"spec": spec, "proved": proved, "failed": self.failed, "not_defined": undefined}
+
+    def lines(self) -> Iterator[str]:
+        for case in self.failed:
+            k = f" k={case['degree']}" if case["degree"] else ""
+            yield f"FAILED n={case['n']}{k}: {case['violation']}"
+        if len(self.proved) == 1 and not self.failed:
+            yield f"proved: {self.proved[0]}"
+        else:
+            yield _summary(self.proved, len(self.failed), len(self.undefined))
+
+
+def _prove_all(
+    spec: str, cases: list[tuple[int, int | None]], method: str, seed: int | None
+) -> _Outcome:
+    outcome = _Outcome([], [], [])
     for n, k in progress(cases, f"verify {spec}"):
         try:
-            proved.append(prove(build(spec, n, degree=k), method=method, seed=draws))
+            t = build(spec, n, degree=k)
+            if t.period is None:
+                raise InvalidArgument("NAME", spec, "is random: there is no period to prove")
+            outcome.proved.append(prove(t, method=method, seed=seed))
         except InvalidArgument as refusal:
             if refusal.argument != "n":
                 raise
-            undefined.append(refusal)
+            outcome.undefined.append(refusal)
         except (InvalidRound, NotFiniteTime) as failure:
-            failed.append({"n": n, "degree": k, "violation": str(failure)})
-            if not json:
-                print(f"FAILED n={n}" + (f" k={k}" if k else "") + f": {failure}")
-    if undefined and len(undefined) == len(cases):
-        raise undefined[0]
-    if json:
-        as_json(
-            {
-                "spec": spec,
-                "proved": [
-                    {**vars(c), "error_probability": float(c.error_probability)} for c in proved
-                ],
-                "failed": failed,
-                "not_defined": len(undefined),
-            }
-        )
-    elif len(cases) == 1 and proved:
-        print(f"proved: {proved[0]}")
-    else:
-        print(_summary(proved, len(failed), len(undefined)))
-    if failed:
-        raise typer.Exit(1)
+            outcome.failed.append({"n": n, "degree": k, "violation": str(failure)})
+    return outcome
 
 
 def _summary(proved: list[Certificate], failed: int, undefined: int) -> str:

@@ -28,6 +28,7 @@ def draw_lengths(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
             color="#8d99ae",
             linewidth=0.9,
             linestyle="--",
+            marker="_" if len(chosen) == 1 else None,
             label="Theorem 1's bound",
         )
         for name, colour, (marker, size) in zip(names, COLOURS, MARKERS, strict=False):
@@ -38,12 +39,20 @@ def draw_lengths(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
             [row["lower_bound"] for row in chosen],
             color="#8d99ae",
             linewidth=0.9,
+            marker="_" if len(chosen) == 1 else None,
             label="lower bound",
         )
+        axis.locator_params(integer=True)
         axis.set_title(f"k = {k}")
         axis.set_xlabel("number of nodes n")
         axis.set_ylabel("rounds")
         axis.set_ylim(bottom=0)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=len(labels) if columns > 1 else 2,
+        frameon=False,
+    )
     save(figure, path)

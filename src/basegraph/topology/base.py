@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from basegraph.topology.hyper_hypercube import hyper_hypercube
-from basegraph.topology.integers import at_least, smooth_part
+from basegraph.topology.integers import at_least, node_count, smooth_part
 from basegraph.topology.product import Product
 from basegraph.topology.round import Origin
 from basegraph.topology.sequence import Sequence
@@ -23,7 +23,7 @@ def base(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     >>> [base(25, k).period for k in (1, 2, 3, 4)]
     [9, 6, 5, 2]
     """
-    n, k = at_least(1, n=n), at_least(1, k=k)
+    n, k = node_count(n), at_least(1, k=k)
     sequence: Sequence = simple_base(n, k, redundant)
     spec = sequence.spec.removeprefix("simple-")
     p = smooth_part(n, k + 1)
@@ -32,5 +32,5 @@ def base(n: int, k: int = 1, redundant: bool = True) -> Sequence:
         outer = hyper_hypercube(p, k, origin=Origin.ACROSS)
         if inner.period + outer.period <= sequence.period:
             sequence = Product(inner, outer, spec)
-    sequence.spec = spec
+    sequence.spec, sequence.promised_degree = spec, k
     return sequence

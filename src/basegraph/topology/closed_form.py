@@ -7,6 +7,7 @@ cannot differ.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from basegraph.errors import InvalidArgument
 from basegraph.topology.round import IntArray, Origin, Round
-from basegraph.topology.sequence import Sequence, Topology
+from basegraph.topology.sequence import Sequence, Topology, rebuilt
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,13 @@ class _ClosedForm(Topology):
         self.max_degree = max_degree
         self.symmetric = symmetric
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuilt(self)
+
     def _round(self, phase: int) -> Round:
-        parts = [_arcs(segment) for segment in self.segments(phase)]
+        segments = self.segments(phase)
+        _refuse_what_cannot_fit(self, sum((s.stop - s.start) * len(s.weights) for s in segments))
+        parts = [_arcs(segment) for segment in segments]
         if not parts:
             return identity(self.n)
         return Round(self.n, *map(np.concatenate, zip(*parts, strict=True)))
@@ -118,6 +125,19 @@ def others(own: IntArray, size: int) -> IntArray:
     """(m,) numbers below size -> (m, size - 1): all the other numbers below size, ascending."""
     number = np.arange(size - 1)
     return number + (number >= own[:, None])
+
+
+def _refuse_what_cannot_fit(topology: Topology, arcs: int) -> None:
+    """Before allocating: a round takes 33 bytes an arc, and as much again while it is made."""
+    if not hasattr(os, "sysconf"):
+        return
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 66 * arcs > memory:
+        raise InvalidArgument(
+            "n",
+            topology.n,
+            f"a round of {topology.spec} has {arcs} arcs, more than this machine's memory holds",
+        )
 
 
 def _arcs(segment: Segment) -> tuple[NDArray[Any], ...]:

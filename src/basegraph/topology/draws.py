@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from basegraph.errors import InvalidArgument
 from basegraph.topology.integers import at_least
 
 
@@ -21,9 +20,7 @@ def integers(
     >>> integers(1, 7, 5, seed=0, step=0) == integers(1, 7, 9, seed=0, step=0)[:5]
     True
     """
-    seed, step = at_least(0, seed=seed), at_least(0, step=step)
-    if seed >= 2**64:
-        raise InvalidArgument("seed", seed, "must be below 2**64")
+    seed, step = at_least(0, below=2**64, seed=seed), at_least(0, below=2**64, step=step)
     key = np.array([seed, step], dtype=np.uint64)
     generator = np.random.Philox(key=key, counter=np.array([0, 0, 0, stream], dtype=np.uint64))
     span = high - low

@@ -13,11 +13,13 @@ import numpy as np
 from basegraph.errors import InvalidArgument
 from basegraph.topology.closed_form import ClosedFormSequence, RandomTopology, Segment, circulant
 from basegraph.topology.draws import integers
-from basegraph.topology.integers import at_least
+from basegraph.topology.integers import at_least, node_count
+from basegraph.topology.rational import LARGEST, rational
 from basegraph.topology.round import IntArray
 from basegraph.topology.static import static
 
 HALF = Fraction(1, 2)
+MOST_DRAWS = 2**20
 
 
 def d_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
@@ -28,7 +30,7 @@ def d_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
     >>> d_equistatic(10, degree=3).max_degree <= 3
     True
     """
-    n, degree = at_least(1, n=n), at_least(1, degree=degree)
+    n, degree = node_count(n), at_least(1, below=MOST_DRAWS, degree=degree)
     shifts = _static_shifts(n, degree, seed)
     spec = f"d-equistatic:degree={degree},seed={seed}"
     return static(spec, n, circulant(n, shifts), symmetric=_is_mirrored(n, shifts))
@@ -42,7 +44,7 @@ def u_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
     >>> u_equistatic(10, degree=2).max_degree <= 4
     True
     """
-    n, degree = at_least(1, n=n), at_least(1, degree=degree)
+    n, degree = node_count(n), at_least(1, below=MOST_DRAWS, degree=degree)
     drawn = _static_shifts(n, degree, seed)
     shifts = {
         u: (drawn.get(u, Fraction(0)) + drawn.get(n - u, Fraction(0))) / 2
@@ -61,7 +63,7 @@ def one_peer_d_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
     >>> t.round(3) == t.round(3)
     True
     """
-    n, seed, eta = at_least(1, n=n), at_least(0, seed=seed), _rate(eta)
+    n, seed, eta = node_count(n), at_least(0, below=2**64, seed=seed), rational("eta", eta)
     weight = _peer_weight(n, eta)
 
     def segments(step: int) -> list[Segment]:
@@ -92,7 +94,7 @@ def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
     >>> all(t.neighbors(j, 0)[i] == w for i in range(10) for j, w in t.neighbors(i, 0).items())
     True
     """
-    n, seed, eta = at_least(1, n=n), at_least(0, seed=seed), _rate(eta)
+    n, seed, eta = node_count(n), at_least(0, below=2**64, seed=seed), rational("eta", eta)
     weight = _peer_weight(n, eta)
 
     def segments(step: int) -> list[Segment]:
@@ -123,7 +125,7 @@ def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
 
 def _static_shifts(n: int, degree: int, seed: int) -> dict[int, Fraction]:
     """Each drawn shift with its share of the weight (n-1)/n."""
-    at_least(0, seed=seed)
+    at_least(0, below=2**64, seed=seed)
     if n == 1:
         return {}
     drawn = Counter(integers(1, n, degree, seed=seed, step=0))
@@ -134,21 +136,9 @@ def _is_mirrored(n: int, shifts: dict[int, Fraction]) -> bool:
     return all(shifts.get(n - u) == weight for u, weight in shifts.items())
 
 
-def _rate(eta: Fraction | str | float) -> Fraction:
-    """η as the exact number it was written as: 0.1 is 1/10."""
-    accepted = "must be a number in (0, 1], such as 0.5 or 1/2"
-    try:
-        rate = Fraction(str(eta))
-    except (ValueError, ZeroDivisionError):
-        raise InvalidArgument("eta", eta, accepted) from None
-    if not 0 < rate <= 1:
-        raise InvalidArgument("eta", eta, accepted)
-    return rate
-
-
 def _peer_weight(n: int, eta: Fraction) -> Fraction:
     """η (n-1)/n."""
-    if eta.denominator * n >= 2**62:
+    if eta.denominator * n >= LARGEST:
         raise InvalidArgument("eta", str(eta), f"must have a denominator below 2**62 / {n}")
     return eta * Fraction(n - 1, n)
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from basegraph.errors import InvalidArgument
 from basegraph.topology.closed_form import ClosedFormSequence, circulant
 from basegraph.topology.hyper_hypercube import hyper_hypercube
-from basegraph.topology.integers import at_least, ceil_log
+from basegraph.topology.integers import ceil_log, node_count
 from basegraph.topology.round import Origin
 from basegraph.topology.static import static
 
@@ -22,7 +22,7 @@ def exponential(n: int) -> ClosedFormSequence:
     >>> exponential(6).neighbors(0, 0)
     {5: Fraction(1, 4), 4: Fraction(1, 4), 2: Fraction(1, 4)}
     """
-    n = at_least(1, n=n)
+    n = node_count(n)
     reach = ceil_log(n, 2)
     shifts = {2**j: Fraction(1, reach + 1) for j in range(reach)}
     return static("exponential", n, circulant(n, shifts), symmetric=n <= 2)
@@ -38,7 +38,7 @@ def one_peer_exponential(n: int) -> ClosedFormSequence:
     >>> [list(one_peer_exponential(6).neighbors(0, t)) for t in range(3)]
     [[5], [4], [2]]
     """
-    n = at_least(1, n=n)
+    n = node_count(n)
     reach = ceil_log(n, 2)
     rounds = [circulant(n, {2**j: Fraction(1, 2)}) for j in range(reach)] or [[]]
     return ClosedFormSequence(
@@ -59,7 +59,7 @@ def one_peer_hypercube(n: int) -> ClosedFormSequence:
     >>> [list(one_peer_hypercube(8).neighbors(5, t)) for t in range(3)]
     [[4], [7], [1]]
     """
-    n = at_least(1, n=n)
+    n = node_count(n)
     if n & (n - 1):
         raise InvalidArgument("n", n, "one-peer-hypercube needs n to be a power of two")
     sequence = hyper_hypercube(n, 1, origin=Origin.UNSPECIFIED)

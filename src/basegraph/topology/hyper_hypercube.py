@@ -6,7 +6,7 @@ from math import prod
 
 from basegraph.errors import InvalidArgument
 from basegraph.topology.closed_form import ClosedFormSequence, Segment, cliques
-from basegraph.topology.integers import at_least, fewest_factors, smooth_part
+from basegraph.topology.integers import at_least, fewest_factors, node_count, smooth_part
 from basegraph.topology.round import Origin
 
 
@@ -24,7 +24,7 @@ def hyper_hypercube(
     >>> [r.degree for r in hyper_hypercube(12, k=2)]
     [1, 1, 2]
     """
-    n, k = at_least(1, n=n), at_least(1, k=k)
+    n, k = node_count(n), at_least(1, k=k)
     if smooth_part(n, k + 1) != n:
         raise InvalidArgument(
             "n", n, f"hyper-hypercube with k={k} needs n without a prime factor above {k + 1}"
@@ -36,7 +36,7 @@ def hyper_hypercube(
             return []
         return cliques(0, n, prod(factors[:phase]), factors[phase], origin)
 
-    return ClosedFormSequence(
+    sequence = ClosedFormSequence(
         f"hyper-hypercube:k={k}",
         n,
         max(1, len(factors)),
@@ -44,3 +44,5 @@ def hyper_hypercube(
         max_degree=max(factors, default=1) - 1,
         symmetric=True,
     )
+    sequence.promised_degree = k
+    return sequence

@@ -10,9 +10,12 @@ from functools import lru_cache
 
 from basegraph.errors import InvalidArgument
 
+MOST_NODES = 2**62
+"""Node numbers and weights are int64."""
 
-def at_least(low: int, **argument: object) -> int:
-    """The one named argument as an `int`, refused unless it is an integer ≥ `low`.
+
+def at_least(low: int, *, below: int | None = None, **argument: object) -> int:
+    """The one named argument as an `int`, refused unless it is an integer ≥ `low` (and < `below`).
 
     >>> at_least(1, n=5)
     5
@@ -31,7 +34,14 @@ def at_least(low: int, **argument: object) -> int:
         raise refusal from None
     if number < low:
         raise refusal
+    if below is not None and number >= below:
+        raise InvalidArgument(name, value, f"must be an integer ≥ {low} and below {below}")
     return number
+
+
+def node_count(n: object) -> int:
+    """n as an `int`, refused unless it is a number of nodes."""
+    return at_least(1, below=MOST_NODES, n=n)
 
 
 def node(i: object, n: int) -> int:

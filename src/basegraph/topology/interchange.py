@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from basegraph.errors import InvalidArgument
+from basegraph.topology.rational import rational
 from basegraph.topology.round import Round
 from basegraph.topology.sequence import Sequence
 from basegraph.topology.verify import check_rounds
@@ -82,11 +83,5 @@ def _round(graph: Any, number: dict[Any, int], weights: str) -> Round:
 def _attribute(attributes: dict[str, Any], name: str, edge: tuple[Any, Any]) -> Fraction:
     if name not in attributes:
         raise InvalidArgument("weights", name, f"the edge {edge} has no such attribute")
-    value = attributes[name]
-    try:
-        weight = Fraction(str(value))
-    except (ValueError, ZeroDivisionError):
-        weight = Fraction(-1)
-    if not 0 < weight <= 1 or weight.denominator >= 2**62:
-        raise InvalidArgument(name, value, f"the weight of edge {edge} must be a number in (0, 1]")
-    return weight
+    accepted = f"the weight of edge {edge} must be a number in (0, 1]"
+    return rational(name, attributes[name], accepted)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 from basegraph.topology.round import Round
-from basegraph.topology.sequence import Sequence
+from basegraph.topology.sequence import Sequence, rebuilt
 
 
 class Product(Sequence):
@@ -24,6 +25,9 @@ class Product(Sequence):
         self.period = inner.period + outer.period
         self.max_degree = max(inner.max_degree, outer.max_degree)
         self.symmetric = inner.symmetric and outer.symmetric
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuilt(self)
 
     def _round(self, phase: int) -> Round:
         if phase < self.inner.period:

@@ -51,18 +51,21 @@ def _largest_singular_value(matrices: list[Any], n: int) -> float:
     def centred(x: FloatArray) -> FloatArray:
         return x - x.mean()
 
-    def there_and_back(x: FloatArray) -> FloatArray:
+    def there(x: FloatArray) -> FloatArray:
         x = centred(x.ravel())
         for matrix in matrices:
             x = matrix @ x
-        x = centred(x)
+        return centred(x)
+
+    def there_and_back(x: FloatArray) -> FloatArray:
+        x = there(x)
         for matrix in reversed(matrices):
             x = matrix.T @ x
         return centred(x)
 
     start = centred(np.random.Generator(np.random.Philox(key=0)).standard_normal(n))
-    if np.linalg.norm(there_and_back(start)) <= 1e-14 * np.linalg.norm(start):
-        return 0.0
+    if np.linalg.norm(there(start)) <= 1e-14 * np.linalg.norm(start):
+        return 0.0  # nothing but rounding is left
     operator = LinearOperator((n, n), matvec=there_and_back, dtype=np.float64)
     # A wide Krylov space: on a long ring many singular values crowd below one.
     (largest,) = eigsh(
@@ -112,6 +115,8 @@ def bytes_per_round(topology: Sequence, parameters: int, itemsize: int = 4) -> T
     >>> bytes_per_round(topology("ring", n=25), parameters=1000)
     Traffic(busiest=8000, mean=8000.0, period=8000)
     """
+    if not isinstance(topology, Sequence):
+        raise InvalidArgument("topology", topology, "must have a period to count its bytes")
     parameters, itemsize = at_least(0, parameters=parameters), at_least(1, itemsize=itemsize)
     sent = [np.bincount(r.senders, minlength=r.n) for r in topology]
     message = parameters * itemsize

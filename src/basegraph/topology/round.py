@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from basegraph.errors import InvalidArgument, InvalidRound
-from basegraph.topology.integers import node
+from basegraph.topology.integers import at_least, node
+from basegraph.topology.rational import rational
 
 if TYPE_CHECKING:
     import networkx
@@ -88,6 +89,7 @@ class Round:
     """An `Origin` per arc; left out: unspecified for all."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "n", at_least(1, n=self.n))
         arcs = len(self.receivers)
         if self.origins is None:
             self._set("origins", np.broadcast_to(np.uint8(Origin.UNSPECIFIED), arcs))
@@ -97,6 +99,8 @@ class Round:
                 raise InvalidArgument(name, array.shape, f"must have shape {(arcs,)}, one per arc")
             if arcs and array.dtype.kind not in "iu":
                 raise InvalidArgument(name, str(array.dtype), "must be an array of integers")
+            if array.dtype.kind == "u" and array.max(initial=0) > np.iinfo(np.int64).max:
+                raise InvalidArgument(name, int(array.max()), "must fit into int64")
             self._set(name, array.astype(np.uint8 if name == "origins" else np.int64, copy=False))
             if name in ("receivers", "senders") and arcs:
                 self._refuse_strangers(array)
@@ -114,41 +118,44 @@ class Round:
             )
 
     def _set(self, name: str, array: NDArray[Any]) -> None:
-        view = array.view()
-        view.flags.writeable = False
-        object.__setattr__(self, name, view)
+        if array.flags.owndata:
+            array.flags.writeable = False  # the round takes the array over
+        object.__setattr__(self, name, _read_only(array))
 
     @classmethod
     def from_edges(cls, n: int, edges: Mapping[tuple[int, int], Fraction]) -> Round:
-        """The round with these undirected edges and weights."""
-        arcs = [(*pair, w) for (i, j), w in edges.items() for pair in ((i, j), (j, i))]
-        return cls.from_arcs(n, {(i, j): w for i, j, w in arcs})
+        """The round with these undirected edges, each given once, and weights in (0, 1]."""
+        arcs: dict[tuple[int, int], Fraction] = {}
+        for (i, j), weight in edges.items():
+            if (i, j) in arcs:
+                raise InvalidArgument("edges", (i, j), "is given in both directions")
+            arcs[i, j] = arcs[j, i] = weight
+        return cls.from_arcs(n, arcs)
 
     @classmethod
     def from_arcs(cls, n: int, arcs: Mapping[tuple[int, int], Fraction]) -> Round:
-        """The round with these arcs (receiver, sender) and weights."""
+        """The round with these arcs (receiver, sender) and weights in (0, 1]."""
         ordered = sorted(arcs)
+        for i, j in ordered:
+            if i == j:
+                raise InvalidArgument("arcs", (i, j), "must join two nodes; self weights follow")
         receivers, senders = np.array(ordered, dtype=np.int64).reshape(-1, 2).T
-        weights = [arcs[arc] for arc in ordered]
-        return cls(
-            n,
-            receivers,
-            senders,
-            np.array([w.numerator for w in weights], dtype=np.int64),
-            np.array([w.denominator for w in weights], dtype=np.int64),
-        )
+        weights = [rational("weight", arcs[arc]) for arc in ordered]
+        numerators = np.array([w.numerator for w in weights], dtype=np.int64)
+        denominators = np.array([w.denominator for w in weights], dtype=np.int64)
+        return cls(n, receivers, senders, numerators, denominators)
 
     # -- views -------------------------------------------------------------------------------
 
     @cached_property
     def weights(self) -> FloatArray:
         """The weights as float64, one per arc, each the exact value correctly rounded."""
-        return self._weights()
+        return _read_only(self._weights())
 
     @cached_property
     def self_weights(self) -> FloatArray:
         """The self weights as float64, one per node, each the exact value correctly rounded."""
-        return self._self_weights()
+        return _read_only(self._self_weights())
 
     def _weights(self) -> FloatArray:
         return _quotients(self.numerators, self.denominators)
@@ -200,9 +207,12 @@ class Round:
     @property
     def degree(self) -> int:
         """The largest number of neighbours any node sends to or hears."""
-        if not len(self.receivers):
-            return 0
-        return int(max(np.bincount(self.receivers).max(), np.bincount(self.senders).max()))
+        return int(self.degrees().max())
+
+    def degrees(self) -> IntArray:
+        """Per node: the number of neighbours it sends to or hears, whichever is more."""
+        heard = np.bincount(self.receivers, minlength=self.n)
+        return np.maximum(heard, np.bincount(self.senders, minlength=self.n))
 
     def is_symmetric(self) -> bool:
         """Whether every arc has its counterpart with the same weight (the graph is undirected)."""
@@ -220,7 +230,7 @@ class Round:
         """Per arc i ← j: whether j ← i of the same weight is missing. For arcs without repeats."""
         there = np.argsort(self.receivers * self.n + self.senders, kind="stable")
         back = np.argsort(self.senders * self.n + self.receivers, kind="stable")
-        common = np.gcd(self.numerators, self.denominators)
+        common = np.maximum(np.gcd(self.numerators, self.denominators), 1)
         numerators, denominators = self.numerators // common, self.denominators // common
         missing = np.empty(len(there), dtype=bool)
         missing[there] = (
@@ -317,6 +327,12 @@ class Round:
 
     def __repr__(self) -> str:
         return f"<round on {self.n} nodes: {len(self.receivers)} arcs, degree {self.degree}>"
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _quotients(numerators: NDArray[Any], denominators: NDArray[Any] | int) -> FloatArray:

@@ -6,15 +6,13 @@ Time is an argument: `topology.round(t)` is a pure function of t, and reading it
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from functools import cached_property
 
 from basegraph.errors import InvalidArgument
 from basegraph.topology.integers import at_least, node
 from basegraph.topology.round import Round
-
-MOST_ARCS = 2**31
-"""A round with more arcs than this (over 70 GB) is refused rather than attempted."""
 
 
 class Topology(ABC):
@@ -27,6 +25,8 @@ class Topology(ABC):
     """After how many steps the rounds repeat; None: never (a random topology)."""
     max_degree: int
     """The largest number of neighbours any node talks to in one round."""
+    promised_degree: int | None = None
+    """The k that was asked for, where the construction promises not to exceed it."""
     symmetric: bool
     """Whether every mixing matrix is symmetric (the graphs are undirected)."""
 
@@ -37,12 +37,7 @@ class Topology(ABC):
 
     def round(self, step: int) -> Round:
         """The round of this step; nothing of the other rounds is built."""
-        phase = self._phase(step)
-        if self.n * self.max_degree > MOST_ARCS:
-            raise InvalidArgument(
-                "n", self.n, f"a round of {self.spec} may have at most {MOST_ARCS} arcs"
-            )
-        return self._round(phase)
+        return self._round(self._phase(step))
 
     def neighbors(self, i: int, step: int) -> dict[int, Fraction]:
         """Whom node i hears at this step, {sender: weight}, in the cheapest way there is."""
@@ -77,16 +72,24 @@ class Sequence(Topology):
 
     def __init__(self, rounds: Iterable[Round], spec: str = "custom") -> None:
         self._rounds = list(rounds)
-        if not self._rounds:
-            raise InvalidArgument("rounds", [], "must be at least one round")
+        if not self._rounds or not all(isinstance(r, Round) for r in self._rounds):
+            raise InvalidArgument("rounds", self._rounds, "must be one or more rounds")
         sizes = {r.n for r in self._rounds}
         if len(sizes) > 1:
             raise InvalidArgument("rounds", sorted(sizes), "must all have the same number of nodes")
         (self.n,) = sizes
         self.spec = spec
         self.period = len(self._rounds)
-        self.max_degree = max(r.degree for r in self._rounds)
-        self.symmetric = all(r.is_symmetric() for r in self._rounds)
+
+    @cached_property
+    def max_degree(self) -> int:  # type: ignore[override]
+        """The largest number of neighbours any node talks to in one round."""
+        return max(r.degree for r in self)
+
+    @cached_property
+    def symmetric(self) -> bool:  # type: ignore[override]
+        """Whether every mixing matrix is symmetric (the graphs are undirected)."""
+        return all(r.is_symmetric() for r in self)
 
     def _round(self, phase: int) -> Round:
         return self._rounds[phase]
@@ -101,3 +104,10 @@ class Sequence(Topology):
 
     def __iter__(self) -> Iterator[Round]:
         return (self.round(step) for step in range(self.period))
+
+
+def rebuilt(topology: Topology) -> tuple[Callable[..., Topology], tuple[str, int]]:
+    """How to pickle a topology of the catalogue: spec and n say everything."""
+    from basegraph.topology.catalog import topology as build
+
+    return build, (topology.spec, topology.n)

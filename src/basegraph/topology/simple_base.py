@@ -10,7 +10,7 @@ import numpy as np
 from basegraph.errors import InvalidArgument
 from basegraph.topology.closed_form import ClosedFormSequence, Segment, cliques, others
 from basegraph.topology.hyper_hypercube import hyper_hypercube
-from basegraph.topology.integers import at_least, digits, fewest_factors, smooth_part
+from basegraph.topology.integers import at_least, digits, fewest_factors, node_count, smooth_part
 from basegraph.topology.round import IntArray, Origin
 
 
@@ -45,7 +45,7 @@ def simple_base(n: int, k: int = 1, redundant: bool = True) -> ClosedFormSequenc
     >>> simple_base(5).period, simple_base(5).neighbors(4, 2)
     (5, {3: Fraction(4, 5)})
     """
-    n, k = at_least(1, n=n), at_least(1, k=k)
+    n, k = node_count(n), at_least(1, k=k)
     if not isinstance(redundant, bool):
         raise InvalidArgument("redundant", redundant, "must be True or False")
     spec = f"simple-base:k={k}" + ("" if redundant else ",redundant=false")
@@ -78,7 +78,7 @@ def simple_base(n: int, k: int = 1, redundant: bool = True) -> ClosedFormSequenc
         return found
 
     period = warm_up + 1 + first.power
-    return ClosedFormSequence(
+    sequence = ClosedFormSequence(
         spec,
         n,
         period,
@@ -86,6 +86,8 @@ def simple_base(n: int, k: int = 1, redundant: bool = True) -> ClosedFormSequenc
         max_degree=max(len(s.weights) for phase in range(period) for s in segments(phase)),
         symmetric=True,
     )
+    sequence.promised_degree = k
+    return sequence
 
 
 def _split(n: int, base: int) -> list[Part]:
@@ -158,16 +160,20 @@ def _take(parts: list[Part], j: int, clique: int, redundant: bool) -> list[Segme
         members = (number - own)[:, None] + others(own, size)
         return part.start + members // isolated * part.block + members % isolated
 
+    bridge_weight = (_weight(parts, j),)
+    clique_weights = (Fraction(1, clique),) * (clique - 1)
+    left_weights = (Fraction(1, left),) * (left - 1) if left > 1 else ()
     found = []
     for block in range(part.count):
         start = part.start + block * part.block
         split = start + min(max(full - block * isolated, 0), isolated)
         bridge = start + isolated
         if redundant:
-            for low, high, size in ((start, split, clique), (split, bridge, left)):
-                if high > low and size > 1:
-                    weights = (Fraction(1, size),) * (size - 1)
+            for low, high, weights in (
+                (start, split, clique_weights),
+                (split, bridge, left_weights),
+            ):
+                if high > low and weights:
                     found.append(Segment(low, high, weights, neighbor, Origin.LINE_20))
-        weight = (_weight(parts, j),)
-        found.append(Segment(bridge, start + part.block, weight, giver, Origin.LINE_15))
+        found.append(Segment(bridge, start + part.block, bridge_weight, giver, Origin.LINE_15))
     return found

@@ -8,7 +8,7 @@ from math import isqrt
 import numpy as np
 
 from basegraph.topology.closed_form import ClosedFormSequence, Segment, circulant
-from basegraph.topology.integers import at_least
+from basegraph.topology.integers import node_count
 from basegraph.topology.round import IntArray
 
 
@@ -30,7 +30,7 @@ def ring(n: int) -> ClosedFormSequence:
     >>> ring(5).neighbors(0, 0)
     {4: Fraction(1, 3), 1: Fraction(1, 3)}
     """
-    n = at_least(1, n=n)
+    n = node_count(n)
     shifts = {1 % n, -1 % n} - {0}
     weight = Fraction(1, len(shifts) + 1)
     return static("ring", n, circulant(n, dict.fromkeys(sorted(shifts), weight)))
@@ -49,7 +49,7 @@ def torus(n: int) -> ClosedFormSequence:
     >>> torus(7).neighbors(0, 0)
     {1: Fraction(1, 5), 6: Fraction(1, 5)}
     """
-    n = at_least(1, n=n)
+    n = node_count(n)
     rows = next(a for a in range(isqrt(n), 0, -1) if n % a == 0)
     columns = n // rows
     across = np.array(sorted({1 % columns, -1 % columns} - {0}), dtype=np.int64)
@@ -73,5 +73,5 @@ def complete(n: int) -> ClosedFormSequence:
     >>> complete(3).neighbors(0, 0)
     {2: Fraction(1, 3), 1: Fraction(1, 3)}
     """
-    n = at_least(1, n=n)
+    n = node_count(n)
     return static("complete", n, circulant(n, dict.fromkeys(range(1, n), Fraction(1, n))))

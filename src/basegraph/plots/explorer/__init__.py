@@ -1,0 +1,43 @@
+"""The interactive page: one self-contained HTML file, put together from the files beside this.
+
+The page computes every sequence itself; the tests hold it to the library, arc for arc.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+from basegraph.files import replacing
+from basegraph.topology.sequence import Topology
+
+SCRIPTS = ("draws.js", "topologies.js", "gossip.js", "draw.js", "app.js")
+CHOICES = (
+    "base:k=1",
+    "base:k=2",
+    "base:k=4",
+    "one-peer-exponential",
+    "exponential",
+    "ring",
+    "torus",
+)
+MOST_NODES = 300
+
+
+def write_page(path: Path, start: Topology) -> None:
+    """Write the page; it opens on this topology, compared with two others."""
+    choice = {
+        "topology": start.spec,
+        "nodes": start.n,
+        "compared": ["one-peer-exponential", "ring"],
+        "choices": CHOICES,
+    }
+    folder = files(__package__)
+    scripts = [f"const START = {json.dumps(choice)};"]
+    scripts += [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    page = page.replace("/* STYLE */", (folder / "style.css").read_text(encoding="utf-8"))
+    page = page.replace("/* SCRIPT */", "\n".join(scripts))
+    with replacing(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
