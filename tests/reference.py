@@ -1,8 +1,7 @@
 """The paper's Alg. 1-3 line by line, with sets and loops: slow, and independent of the library.
 
 Rounds are dictionaries {(i, j): (weight, line)} with i < j. Nodes are any list of labels. "Select
-isolated nodes" takes the last of each block, as the paper's examples for n = 5 and 6 show (edge
-(1,2) of G3 is redundant for n = 5; nodes 3 and 4 meet 5 and 6 for n = 6).
+isolated nodes" takes the first ones.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ def simple_base(nodes: list[int], k: int) -> list[Edges]:
                 )
                 for v in big[index]:
                     for block in small[target]:
-                        u = [w for w in block if w not in busy][-1]
+                        u = [w for w in block if w not in busy][0]
                         busy.add(u)
                         edges[tuple(sorted((u, v)))] = (weight, "Alg. 2 line 15")
             elif m == m1 + part and part != parts:

@@ -33,8 +33,8 @@ def ok(*arguments, **options):
 def test_topology_prints_rounds_weights_and_origins():
     text = ok("topology", "base", "--nodes", 5, "--degree", 1)
     assert "<base:k=1, 5 nodes, 5 rounds, degree 1>" in text
-    assert "2  Alg. 2 line 15  4/5         1  3–4" in text
-    assert "2  Alg. 2 line 20  1/2         1  0–1" in text
+    assert "2  Alg. 2 line 15  4/5         1  0–4" in text
+    assert "2  Alg. 2 line 20  1/2         1  1–2" in text
     assert "\x1b" not in text
 
 

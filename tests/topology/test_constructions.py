@@ -46,9 +46,9 @@ def test_golden_five_nodes():
     t = bg.topology("simple-base", n=5, k=1)
     half, bridge = F(1, 2), F(4, 5)
     inside = [{(0, 1): half, (2, 3): half}, {(0, 2): half, (1, 3): half}]
-    expected = [*inside, {(3, 4): bridge, (0, 1): half}, *inside]
+    expected = [*inside, {(0, 4): bridge, (1, 2): half}, *inside]
     assert [{p: w for p, (w, _) in edges_of(r).items()} for r in t] == expected
-    assert edges_of(t[2])[0, 1] == (half, Origin.LINE_20.label)
+    assert edges_of(t[2])[1, 2] == (half, Origin.LINE_20.label)
 
 
 def test_golden_six_nodes():
@@ -56,13 +56,14 @@ def test_golden_six_nodes():
     assert (base.period, simple.period) == (4, 5)
     assert [{p: w for p, (w, _) in edges_of(r).items()} for r in base] == [
         {(0, 1): F(1, 2), (3, 4): F(1, 2)},
-        {(1, 2): F(2, 3), (4, 5): F(2, 3)},
+        {(0, 2): F(2, 3), (3, 5): F(2, 3)},
         {(0, 1): F(1, 2), (3, 4): F(1, 2)},
         {(0, 3): F(1, 2), (1, 4): F(1, 2), (2, 5): F(1, 2)},
     ]
     assert {line for _, line in edges_of(base[3]).values()} == {Origin.ACROSS.label}
-    # The paper: nodes 3 and 4 (here 2 and 3) hear the last two in the third round.
-    assert {p for p, (_, line) in edges_of(simple[2]).items() if "15" in line} == {(3, 4), (2, 5)}
+    # The paper's nodes 3 and 4, which agree after the third round, are 0 and 1 here.
+    assert {p for p, (_, line) in edges_of(simple[2]).items() if "15" in line} == {(0, 4), (1, 5)}
+    assert simple[3].neighbors(0) == {1: F(1, 2)}
 
 
 def test_golden_seven_nodes_two_neighbours():
@@ -70,8 +71,8 @@ def test_golden_seven_nodes_two_neighbours():
     assert t.period == 4
     third = F(1, 3)
     assert {p: w for p, (w, _) in edges_of(t[2]).items() if 6 in p} == {
-        (2, 6): F(3, 7),
-        (5, 6): F(3, 7),
+        (0, 6): F(3, 7),
+        (3, 6): F(3, 7),
     }
     triangles = {(0, 1), (0, 2), (1, 2), (3, 4), (3, 5), (4, 5)}
     assert {p for p, (w, _) in edges_of(t[3]).items() if w == third} == triangles

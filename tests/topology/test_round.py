@@ -138,8 +138,8 @@ def test_to_networkx_keeps_weights_and_origins():
     graph = bg.topology("base", n=5)[2].to_networkx()
     assert not graph.is_directed()
     assert set(graph) == set(range(5))
-    assert graph.edges[3, 4] == {"weight": Fraction(4, 5), "origin": "Alg. 2 line 15"}
-    assert graph.edges[0, 1] == {"weight": Fraction(1, 2), "origin": Origin.LINE_20.label}
+    assert graph.edges[0, 4] == {"weight": Fraction(4, 5), "origin": "Alg. 2 line 15"}
+    assert graph.edges[1, 2] == {"weight": Fraction(1, 2), "origin": Origin.LINE_20.label}
     directed = bg.topology("one-peer-exponential", n=5)[1].to_networkx()
     assert directed.is_directed()
     assert directed.edges[3, 0]["weight"] == Fraction(1, 2)  # node 0 hears 0 - 2 = 3

@@ -43,7 +43,7 @@ def simple_base(n: int, k: int = 1, redundant: bool = True) -> ClosedFormSequenc
     Period |H(V_1)| + 1 + p_1 ≤ 2 log_{k+1}(n) + 2, degree ≤ k.
 
     >>> simple_base(5).period, simple_base(5).neighbors(4, 2)
-    (5, {3: Fraction(4, 5)})
+    (5, {0: Fraction(4, 5)})
     """
     n, k = node_count(n), at_least(1, k=k)
     if not isinstance(redundant, bool):
@@ -109,8 +109,8 @@ def _clique(factors: tuple[int, ...], phase: int) -> tuple[int, int]:
 
 
 # Lines 13-15 and 18-20, round m_1 + j: the nodes after V_j queue up, the last part first, and the
-# one at place r of the queue meets the node at place r from the end of each block of V_j. With
-# R nodes in the queue and blocks of B nodes, B - R nodes a block stay isolated.
+# one at place r of the queue meets node r of each block of V_j. With R nodes in the queue and blocks
+# of B nodes, the last B - R nodes of a block stay isolated.
 
 
 def _queue(parts: list[Part], j: int) -> tuple[IntArray, IntArray]:
@@ -129,36 +129,37 @@ def _give(parts: list[Part], j: int, part: Part) -> list[Segment]:
     """Line 15 for a part after V_j: each node hears one node of every block of V_j."""
     target = parts[j]
     place = parts[-1].stop - part.stop  # of its first node in the queue
-    ends = target.start + target.block * np.arange(1, target.count + 1) - 1
+    blocks = target.start + target.block * np.arange(target.count)
 
     def senders(i: IntArray) -> IntArray:
-        return ends - (i - part.start + place)[:, None]
+        return blocks + (i - part.start + place)[:, None]
 
     weights = (_weight(parts, j),) * target.count
     return [Segment(part.start, part.stop, weights, senders, Origin.LINE_15)]
 
 
 def _take(parts: list[Part], j: int, clique: int, redundant: bool) -> list[Segment]:
-    """Lines 15 and 20 for V_j itself: block by block, first the isolated nodes, then the others."""
+    """Lines 15 and 20 for V_j itself: in each block, first those that are met, then the others."""
     part = parts[j]
     starts, places = _queue(parts, j)
-    isolated = part.block - (parts[-1].stop - part.stop)  # in each block
+    met = parts[-1].stop - part.stop  # in each block
+    isolated = part.block - met
     full = part.count * isolated // clique * clique  # isolated nodes that fill whole cliques
     left = part.count * isolated - full
 
     def giver(i: IntArray) -> IntArray:
-        place = part.block - 1 - (i - part.start) % part.block
+        place = (i - part.start) % part.block
         giving = np.searchsorted(places, place, side="right") - 1
         return (starts[giving] + place - places[giving])[:, None]
 
     def neighbor(i: IntArray) -> IntArray:
         """Line 20: the isolated nodes of V_j, in order, in cliques of k+1 while they last."""
         block, offset = np.divmod(i - part.start, part.block)
-        number = block * isolated + offset
+        number = block * isolated + offset - met
         own = number % clique
         size = clique if number[0] < full else left
         members = (number - own)[:, None] + others(own, size)
-        return part.start + members // isolated * part.block + members % isolated
+        return part.start + members // isolated * part.block + met + members % isolated
 
     bridge_weight = (_weight(parts, j),)
     clique_weights = (Fraction(1, clique),) * (clique - 1)
@@ -166,14 +167,14 @@ def _take(parts: list[Part], j: int, clique: int, redundant: bool) -> list[Segme
     found = []
     for block in range(part.count):
         start = part.start + block * part.block
-        split = start + min(max(full - block * isolated, 0), isolated)
-        bridge = start + isolated
+        alone, stop = start + met, start + part.block
+        split = alone + min(max(full - block * isolated, 0), isolated)
+        found.append(Segment(start, alone, bridge_weight, giver, Origin.LINE_15))
         if redundant:
             for low, high, weights in (
-                (start, split, clique_weights),
-                (split, bridge, left_weights),
+                (alone, split, clique_weights),
+                (split, stop, left_weights),
             ):
                 if high > low and weights:
                     found.append(Segment(low, high, weights, neighbor, Origin.LINE_20))
-        found.append(Segment(bridge, start + part.block, bridge_weight, giver, Origin.LINE_15))
     return found

@@ -133,16 +133,16 @@ function warmUpRound(part, phase) {
   return cliques(part.start, part.stop, stride, part.factors[turn], "Alg. 2 line 11");
 }
 
-// Lines 13-15: the nodes after V_j queue up, the last part first; the one at place r meets the
-// node at place r from the end of each block of V_j.
+// Lines 13-15: the nodes after V_j queue up, the last part first; the one at place r meets node r
+// of each block of V_j.
 function give(parts, j, part) {
   const n = parts[parts.length - 1].stop;
   const target = parts[j];
   const arcs = [];
   for (let i = part.start; i < part.stop; i++) {
     const place = i - part.start + n - part.stop;
-    for (let block = 1; block <= target.count; block++) {
-      const sender = target.start + block * target.block - 1 - place;
+    for (let block = 0; block < target.count; block++) {
+      const sender = target.start + block * target.block + place;
       arcs.push(arc(i, sender, target.block, n - target.start, "Alg. 2 line 15"));
     }
   }
@@ -158,7 +158,7 @@ function take(parts, j, base) {
   const alone = [];
   const peer = new Map();
   for (let i = part.start; i < part.stop; i++) {
-    const place = part.block - 1 - ((i - part.start) % part.block);
+    const place = (i - part.start) % part.block;
     if (place < queue.length) peer.set(i, queue[place]);
     else alone.push(i);
   }
