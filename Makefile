@@ -7,6 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 demo: .venv/run-ready
 	$(BIN)/python examples/compare_topologies.py demo
+	$(BIN)/python examples/train_on_digits.py demo
 
 test: .venv/test-ready
 	tests/install_chromium
@@ -21,6 +22,8 @@ pictures: .venv/run-ready
 	$(BIN)/basegraph topology base --nodes 6 --degree 1 --draw docs/images/base-6.svg --force
 	$(BIN)/basegraph lengths --nodes 2:200 --degree 1:5 --plot docs/images/lengths.png --force
 	$(BIN)/python examples/compare_topologies.py docs/images
+	$(BIN)/python examples/train_on_digits.py demo
+	cp demo/learning.png docs/images/learning.png
 
 clean:
 	rm -rf .venv demo

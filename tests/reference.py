@@ -86,7 +86,7 @@ def simple_base(nodes: list[int], k: int) -> list[Edges]:
                 )
                 for v in big[index]:
                     for block in small[target]:
-                        u = [w for w in block if w not in busy][0]
+                        u = next(w for w in block if w not in busy)
                         busy.add(u)
                         edges[tuple(sorted((u, v)))] = (weight, "Alg. 2 line 15")
             elif m == m1 + part and part != parts:

@@ -10,11 +10,13 @@ from typing import Any
 import typer
 
 from basegraph import __version__
-from basegraph.commands import reproduce
+from basegraph.commands import data, reproduce
+from basegraph.commands.compare import compare
 from basegraph.commands.consensus import consensus
 from basegraph.commands.explore import explore
 from basegraph.commands.lengths import lengths
 from basegraph.commands.topology import topology
+from basegraph.commands.train import train
 from basegraph.commands.verify import verify
 from basegraph.errors import BasegraphError, InvalidArgument
 
@@ -32,9 +34,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (topology, verify, lengths, consensus, explore):
+for command in (topology, verify, lengths, consensus, explore, train, compare):
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(data.app, name="data")
 
 
 def show_version(asked: bool) -> None:
@@ -66,7 +69,7 @@ def main() -> None:
     except InvalidArgument as error:
         fail(f"{FLAGS.get(error.argument, error.argument)}{str(error)[len(error.argument) :]}", 2)
     except BasegraphError as error:
-        fail(str(error), 2)
+        fail(str(error), error.exit_code)
     except MemoryError as error:
         fail(f"not enough memory: {error}", 1)
     except BrokenPipeError:  # the reader, `head` say, has seen enough

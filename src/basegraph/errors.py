@@ -9,6 +9,9 @@ from collections.abc import Iterable
 class BasegraphError(ValueError):
     """The common ancestor: catching it catches every complaint of this library."""
 
+    exit_code = 2
+    """What the command line leaves with: 2 is a user's mistake."""
+
 
 class InvalidArgument(BasegraphError):
     """An argument was refused; the message names it, its value and what is accepted."""

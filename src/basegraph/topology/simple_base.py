@@ -109,8 +109,8 @@ def _clique(factors: tuple[int, ...], phase: int) -> tuple[int, int]:
 
 
 # Lines 13-15 and 18-20, round m_1 + j: the nodes after V_j queue up, the last part first, and the
-# one at place r of the queue meets node r of each block of V_j. With R nodes in the queue and blocks
-# of B nodes, the last B - R nodes of a block stay isolated.
+# one at place r of the queue meets node r of each block of V_j. With R nodes in the queue and
+# blocks of B nodes, the last B - R nodes of a block stay isolated.
 
 
 def _queue(parts: list[Part], j: int) -> tuple[IntArray, IntArray]:

@@ -1,0 +1,1 @@
+"""Decentralized optimization methods, one per file, written once for both engines."""

@@ -1,0 +1,22 @@
+"""All-reduce SGD: the centralized reference."""
+
+from __future__ import annotations
+
+from basegraph.algorithms.dsgdm import Momentum
+from basegraph.algorithms.method import Array, Method, Mix
+
+
+def allreduce_sgd(momentum: float = 0.9, nesterov: bool = False) -> Method:
+    """SGD with momentum on the average gradient: g ← mean(g); u ← βu + g; x ← x - ηu.
+
+    All nodes hold the same model. `mix` is the exact average here, whatever the topology. With
+    Nesterov, x ← x - η(βu + g).
+    """
+
+    def step(x: Array, grad: Array, state: Momentum, lr: float, mix: Mix) -> tuple[Array, Momentum]:
+        average = mix(grad)
+        u = momentum * state.momentum + average
+        direction = momentum * u + average if nesterov else u
+        return x - lr * direction, Momentum(u)
+
+    return Method("allreduce-sgd", lambda x: Momentum(0 * x), step, centralized=True)

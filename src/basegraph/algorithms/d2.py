@@ -1,0 +1,50 @@
+"""D² (Tang et al. 2018): the true one, and what published code computes in its name."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from basegraph.algorithms.method import Array, Method, Mix, damped
+
+
+class Previous(NamedTuple):
+    """x₋ and η₋ g₋, each gradient with the step size of its own step."""
+
+    x: Array
+    descent: Array
+
+
+def d2(damping: float = 1.0) -> Method:
+    """D²: x¹ = mix(x⁰ - ηg⁰), then x⁺ = mix(2x - x₋ - ηg + η₋g₋).
+
+    `damping` τ < 1 uses (1-τ) I + τ W for W. On finite-time sequences D² is unstable without it,
+    even with zero gradients: `stability.py` measures that, and `damping` that is stable.
+    """
+
+    def step(x: Array, grad: Array, state: Previous, lr: float, mix: Mix) -> tuple[Array, Previous]:
+        descent = lr * grad
+        ahead = 2 * x - state.x - descent + state.descent
+        return damped(mix, damping)(ahead), Previous(x, descent)
+
+    # With x₋ = x⁰ and g₋ = 0 the first step is x⁰ - ηg⁰, as it should be.
+    return Method("d2", lambda x: Previous(x, 0 * x), step)
+
+
+class Aliased(NamedTuple):
+    """η₋ g₋"""
+
+    descent: Array
+
+
+def d2_published() -> Method:
+    """What published code behind the paper's D² curves computes: x⁺ = mix(x - ηg - η₋g₋).
+
+    This is not D²: a sign is wrong and x₋, an alias of x, cancels. It is here so that the paper's
+    figure can be reproduced under an honest name.
+    """
+
+    def step(x: Array, grad: Array, state: Aliased, lr: float, mix: Mix) -> tuple[Array, Aliased]:
+        descent = lr * grad
+        return mix(x - descent - state.descent), Aliased(descent)
+
+    return Method("d2-published", lambda x: Aliased(0 * x), step)

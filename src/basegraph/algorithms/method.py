@@ -1,0 +1,52 @@
+"""What a decentralized optimization method is: two pure functions over flat vectors and a mix.
+
+`init(x) -> state` and `step(x, grad, state, lr, mix) -> (x, state)`. The code is elementwise and
+does not care whether a node axis stands in front: x is (n, d) with all nodes in one process, (d,)
+with one node per process. `mix` is the current round; states are NamedTuples of arrays, owned by
+the caller. A learning rate may change from step to step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Array = Any
+"""A torch tensor or a numpy array: only operators both have are used."""
+Mix = Callable[[Array], Array]
+State = Any
+"""A NamedTuple of arrays."""
+Init = Callable[[Array], State]
+Step = Callable[[Array, Array, State, Any, Mix], tuple[Array, State]]
+
+
+class Stateless(NamedTuple):
+    """The state of a method that remembers nothing."""
+
+
+def where_it_stands(x: Array, state: State) -> Array:
+    """The gradient is taken at x itself."""
+    return x
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method with its options bound. A catalogue entry (`ALGORITHMS`) makes one."""
+
+    name: str
+    init: Init
+    step: Step
+    messages: int = 1
+    """Vectors of the model's size that a node sends to each neighbour in one round."""
+    gradient_point: Callable[[Array, State], Array] = where_it_stands
+    """Where the gradient of this step is taken, and what is evaluated."""
+    centralized: bool = False
+    """Whether `mix` must be the exact average (all-reduce) instead of the topology's round."""
+    linear: bool = True
+    """Whether a step without gradients is linear in (x, state), which stability is about."""
+
+
+def damped(mix: Mix, share: float) -> Mix:
+    """The lazy round (1-τ) I + τ W with τ = `share`."""
+    return lambda v: v + share * (mix(v) - v)

@@ -1,0 +1,33 @@
+"""QG-DSGDm: quasi-global momentum (Lin et al. 2021)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from basegraph.algorithms.method import Array, Method, Mix
+
+
+class QuasiGlobal(NamedTuple):
+    """m"""
+
+    momentum: Array
+
+
+def qg_dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
+    """Quasi-global momentum: u = βm + g; x⁺ = mix(x - ηu); m ← βm + (1-β)(x - x⁺)/η.
+
+    m follows the way the model really moved, mixing included, not the local gradients alone. With
+    Nesterov, x⁺ = mix(x - η(βu + g)). A step with η = 0 leaves m as it is.
+    """
+
+    def step(
+        x: Array, grad: Array, state: QuasiGlobal, lr: float, mix: Mix
+    ) -> tuple[Array, QuasiGlobal]:
+        u = momentum * state.momentum + grad
+        direction = momentum * u + grad if nesterov else u
+        moved = mix(x - lr * direction)
+        scale = (1 - momentum) / (lr + (lr == 0))
+        m = momentum * state.momentum + scale * (x - moved)
+        return moved, QuasiGlobal(m)
+
+    return Method("qg-dsgdm", lambda x: QuasiGlobal(0 * x), step)

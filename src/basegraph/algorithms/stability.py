@@ -1,0 +1,134 @@
+"""Is this method stable on this topology?
+
+Without gradients a step is linear in (x, state), so one period is one matrix. Its spectral radius
+on the disagreement space (every vector with mean zero over the nodes) says what becomes of
+disagreement: it dies out if the radius is below one, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from basegraph.algorithms.method import Method, Mix
+from basegraph.errors import BasegraphError
+from basegraph.topology.round import FloatArray
+from basegraph.topology.sequence import Topology
+
+DENSE = 600
+"""Up to this many unknowns the matrix is built; beyond, Arnoldi iteration finds the radius."""
+SAMPLED = 64
+"""Steps after which a topology without a period is judged, by its growth per step."""
+SLACK = 1e-9
+
+
+class Unstable(BasegraphError):
+    """A method that blows up on a topology, whatever the learning rate."""
+
+
+@dataclass(frozen=True)
+class Stability:
+    """What `stability` found."""
+
+    radius: float
+    """Factor by which disagreement grows or shrinks over `steps`, in the long run."""
+    steps: int
+    """One period (times the local steps), or the steps sampled of a random topology."""
+
+    @property
+    def stable(self) -> bool:
+        """Whether disagreement dies out."""
+        return self.radius < 1 - SLACK
+
+
+def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stability:
+    """The spectral radius of one period without gradients, on the disagreement space.
+
+    >>> from basegraph.algorithms.catalog import algorithm
+    >>> from basegraph.topology.catalog import topology
+    >>> round(stability(algorithm("d2"), topology("base", n=25)).radius, 1)
+    10.2
+    >>> stability(algorithm("dsgdm"), topology("base", n=25)).stable
+    True
+    """
+    n = topology.n
+    steps = (topology.period or SAMPLED) * local_steps
+    if n == 1 or method.centralized or not method.linear:
+        return Stability(0.0, steps)  # nothing to disagree about, or DSGD in disguise
+    mixes = [_mix_of(topology, step, local_steps) for step in range(steps)]
+    parts = 1 + len(method.init(np.zeros((n, 1))))
+
+    def period(z: FloatArray) -> FloatArray:
+        """(parts * n, columns): x and the state's vectors below each other, one period on."""
+        blocks = z.reshape(parts, n, -1)
+        blocks = blocks - blocks.mean(axis=1, keepdims=True)
+        x, state = blocks[0], _state_like(method, blocks)
+        for mix in mixes:
+            x, state = method.step(x, np.zeros_like(x), state, 1.0, mix)
+        after = np.stack([x, *state])
+        return (after - after.mean(axis=1, keepdims=True)).reshape(z.shape)
+
+    return Stability(_spectral_radius(period, parts * n), steps)
+
+
+def require_stable(method: Method, topology: Topology, local_steps: int = 1) -> None:
+    """Raise `Unstable` with the stable choices, unless the pair is stable."""
+    found = stability(method, topology, local_steps)
+    if not found.stable:
+        raise Unstable(
+            f"{method.name} is unstable on {topology.spec} with n={topology.n}: without any "
+            f"gradient, {found.steps} steps multiply disagreement by {found.radius:.3g}. Stable "
+            f"choices: gradient-tracking, qg-dsgdm, or d2 with damping; --allow-unstable goes on"
+        )
+
+
+def largest_stable_damping(topology: Topology, local_steps: int = 1) -> float:
+    """The largest τ, to two digits, for which D² with (1-τ) I + τ W is stable.
+
+    >>> from basegraph.topology.catalog import topology
+    >>> largest_stable_damping(topology("ring", n=9))
+    1.0
+    """
+    from basegraph.algorithms.d2 import d2
+
+    for percent in range(100, 0, -1):
+        if stability(d2(damping=percent / 100), topology, local_steps).stable:
+            return percent / 100
+    raise Unstable(f"d2 is unstable on {topology.spec} with n={topology.n} for any damping ≥ 0.01")
+
+
+def communicates(step: int, local_steps: int) -> bool:
+    """Whether the nodes mix at the end of this step."""
+    return (step + 1) % local_steps == 0
+
+
+def round_index(step: int, local_steps: int) -> int:
+    """Which round of the topology a communicating step uses: they come one after another."""
+    return step // local_steps
+
+
+def _mix_of(topology: Topology, step: int, local_steps: int) -> Mix:
+    if not communicates(step, local_steps):
+        return lambda v: v
+    matrix = topology.round(round_index(step, local_steps)).matrix()
+    return lambda v: matrix @ v
+
+
+def _state_like(method: Method, blocks: FloatArray) -> tuple[FloatArray, ...]:
+    kind = type(method.init(np.zeros((1, 1))))
+    return kind(*blocks[1:])
+
+
+def _spectral_radius(apply: Callable[[FloatArray], FloatArray], size: int) -> float:
+    if size <= DENSE:
+        return float(np.abs(np.linalg.eigvals(apply(np.eye(size)))).max())
+    from scipy.sparse.linalg import LinearOperator, eigs
+
+    start = np.random.Generator(np.random.Philox(key=0)).standard_normal(size)
+    if np.linalg.norm(apply(apply(start[:, None]))) <= 1e-12 * np.linalg.norm(start):
+        return 0.0  # finite-time: nothing but rounding is left
+    operator = LinearOperator((size, size), matvec=lambda z: apply(z.reshape(-1, 1)).ravel())
+    values = eigs(operator, k=4, v0=start, return_eigenvectors=False, tol=1e-6)
+    return float(np.abs(values).max())

@@ -1,0 +1,162 @@
+"""`basegraph train`: n nodes on one machine, each with its own data."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.training.config import RunConfig, field_help, read_toml
+
+
+def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with a flag for every field of `RunConfig` in place of its **flags."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    lines = field_help()
+    for field in fields(RunConfig):
+        names = [f"--{field.name.replace('_', '-')}", *(["-n"] if field.name == "nodes" else [])]
+        option = typer.Option(
+            *names, metavar=str(field.type).upper(), help=f"{lines[field.name]} [{field.default}]"
+        )
+        parameters.append(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[str | None, option],
+            )
+        )
+
+    def run(**values: Any) -> None:
+        command(**values)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+@with_config_flags
+def train(
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="the run's folder")],
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="a .toml file of fields; flags win over it")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue the run in the folder")
+    ] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="write TensorBoard events into the folder too")
+    ] = False,
+    **flags: str | None,
+) -> None:
+    """Train n nodes on one machine over a topology, each with its own data.
+
+    Example: basegraph train --topology base:k=1 --nodes 25 --alpha 0.1 --out runs/demo
+    """
+    if resume and config is None and (out / "config.toml").is_file():
+        config = out / "config.toml"
+    settings = {} if config is None else read_toml(config)
+    settings |= {name: parsed(name, text) for name, text in flags.items() if text is not None}
+    chosen = RunConfig(**settings)
+    from basegraph.training.run import Watcher
+    from basegraph.training.run import train as start
+
+    events = _events(out) if tensorboard else None
+    with _Display() as display:
+
+        def evaluated(row: dict[str, Any]) -> None:
+            display.evaluated(row)
+            if events is not None:
+                for name in row.keys() - {"epoch", "step"}:
+                    events.add_scalar(name, row[name], row["step"])
+
+        rows = start(chosen, out, resume=resume, watcher=Watcher(display.stepped, evaluated))
+    if events is not None:
+        events.close()
+    print(f"done: test accuracy {rows[-1]['test_accuracy']:.1%}, run in {out}")
+
+
+def parsed(name: str, text: str) -> object:
+    """A flag's text as its field's type; what does not parse is left for RunConfig to refuse."""
+    kind = {field.name: str(field.type) for field in fields(RunConfig)}[name]
+    if kind == "bool" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return {"int": int, "float": float}.get(kind, str)(text)
+    except ValueError:
+        return text
+
+
+class _Display:
+    """Progress on a terminal's standard error, a line per evaluation anywhere."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            redirect_stdout=False,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=1, facts="")
+        self.began: tuple[float, int] | None = None
+        self.quality = ""
+
+    def __enter__(self) -> _Display:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bar.stop()
+
+    def stepped(self, step: int, total: int, loss: float) -> None:
+        """Move the bar."""
+        now = time.perf_counter()
+        if self.began is None:
+            self.began = now, step
+        rate = (step - self.began[1]) / max(now - self.began[0], 1e-9)
+        facts = f"loss {loss:.3f} {self.quality} {rate:.0f} steps/s"
+        self.bar.update(self.task, completed=step, total=total, facts=facts)
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """Show how good the models are now."""
+        self.quality = (
+            f"accuracy {row['test_accuracy']:.1%} distance {row['consensus_distance']:.2g}"
+        )
+        line = (
+            f"epoch {row['epoch']}: loss {row['train_loss']:.4f}, test accuracy "
+            f"{row['test_accuracy']:.1%} (averaged model {row['test_accuracy_averaged']:.1%}, "
+            f"worst node {row['test_accuracy_worst']:.1%}), consensus distance "
+            f"{row['consensus_distance']:.2g}, {row['bytes_per_node'] / 1e6:.1f} MB per node"
+        )
+        if self.bar.disable:
+            print(line, flush=True)
+        else:
+            self.bar.console.print(line, highlight=False)
+
+
+def _events(out: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise BasegraphError(
+            "--tensorboard needs the package tensorboard: pip install 'basegraph[tensorboard]'"
+        ) from None
+    if out.is_file():
+        raise InvalidArgument("--out", str(out), "is a file")
+    return SummaryWriter(str(out / "tensorboard"))

@@ -1,0 +1,1 @@
+"""Datasets in their official files, Dirichlet partition, and what every node sees when."""

@@ -1,0 +1,64 @@
+"""Gathering and augmenting whole batches of all nodes at once, on any device.
+
+Shape legend: B samples (of all nodes together), C channels, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from basegraph.data.plan import PADDING
+
+
+def gather(
+    images: Tensor,
+    index: Tensor,
+    mean: Tensor,
+    std: Tensor,
+    crop: Tensor | None = None,
+    flip: Tensor | None = None,
+    erase: Tensor | None = None,
+) -> Tensor:
+    """Normalised samples (..., C, H, W) of uint8 images (N, C, H, W), as planned.
+
+    What lies outside a cropped image, and what is erased, is zero after normalisation.
+    """
+    shape = index.shape
+    _, channels, height, width = images.shape
+    index = index.reshape(-1)
+    if crop is None and flip is None:
+        x_bchw = _normalised(images[index], mean, std)
+    else:
+        rows = torch.arange(height, device=images.device).expand(len(index), height)
+        columns = torch.arange(width, device=images.device).expand(len(index), width)
+        if flip is not None:
+            columns = torch.where(flip.reshape(-1, 1), width - 1 - columns, columns)
+        if crop is not None:
+            shift = crop.reshape(-1, 2) - PADDING
+            rows, columns = rows + shift[:, :1], columns + shift[:, 1:]
+        inside_r = (rows >= 0) & (rows < height)
+        inside_c = (columns >= 0) & (columns < width)
+        rows, columns = rows.clamp(0, height - 1), columns.clamp(0, width - 1)
+        picked = images.permute(0, 2, 3, 1)[
+            index[:, None, None], rows[:, :, None], columns[:, None, :]
+        ].permute(0, 3, 1, 2)
+        inside = (inside_r[:, :, None] & inside_c[:, None, :])[:, None]
+        x_bchw = _normalised(picked, mean, std) * inside
+    if erase is not None:
+        x_bchw = x_bchw * ~_boxes(erase.reshape(-1, 4), height, width)
+    return x_bchw.reshape(*shape, channels, height, width)
+
+
+def _normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+    return (images.to(mean.dtype) / 255 - mean[:, None, None]) / std[:, None, None]
+
+
+def _boxes(erase: Tensor, height: int, width: int) -> Tensor:
+    """(B, 4) top, left, height, width -> (B, 1, H, W): True inside the box."""
+    top, left, h, w = (part[:, None] for part in erase.unbind(1))
+    rows = torch.arange(height, device=erase.device)
+    columns = torch.arange(width, device=erase.device)
+    inside_r = (rows >= top) & (rows < top + h)
+    inside_c = (columns >= left) & (columns < left + w)
+    return (inside_r[:, :, None] & inside_c[:, None, :])[:, None]

@@ -1,0 +1,102 @@
+"""Who holds what: the Dirichlet partition (Hsu et al. 2019), with equally many samples per node."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from basegraph.data.dataset import Labels
+from basegraph.errors import InvalidArgument
+from basegraph.topology.integers import at_least
+from basegraph.topology.round import FloatArray, IntArray
+
+_PARTITION, _HOLD_OUT = 1, 2
+"""Streams of the seed: what is drawn for one purpose does not change with another."""
+
+
+def hold_out(count: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
+    """A random `share` of the samples for validation, and the others: (validation, rest)."""
+    if not 0 <= share < 1:
+        raise InvalidArgument("validation", share, "must be a number in [0, 1)")
+    order = _shuffled(count, seed, _HOLD_OUT, 0)
+    cut = int(count * share)
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def dirichlet(labels: Labels, nodes: int, alpha: float, seed: int) -> IntArray:
+    """(nodes, m) numbers of samples: who holds which, m = len(labels) // nodes for everyone.
+
+    For each class the shares of the nodes are drawn from Dir(α). Nodes that get too many give up
+    some, keeping their proportions; nodes that get too few take from what was given up, one class
+    after another, so that they too hold few classes. All nodes are drawn at once.
+    """
+    nodes = at_least(1, nodes=nodes)
+    if not alpha > 0 or not np.isfinite(alpha):
+        raise InvalidArgument("alpha", alpha, "must be a number above 0")
+    size = len(labels) // nodes
+    if size == 0:
+        raise InvalidArgument("nodes", nodes, f"must be at most the {len(labels)} training samples")
+    draws = np.random.Generator(np.random.Philox(key=[seed, _PARTITION]))
+    kinds = np.unique(labels)
+    given: list[list[IntArray]] = [[] for _ in range(nodes)]
+    for kind in kinds:
+        own = np.flatnonzero(labels == kind)
+        own = own[_shuffled(len(own), seed, _PARTITION, int(kind))]
+        shares = _dirichlet(draws, alpha, nodes)
+        for node, part in enumerate(np.split(own, np.cumsum(_apportion(shares, len(own)))[:-1])):
+            given[node].append(part)
+    kept, pool = _trim(given, size)
+    return _fill(kept, pool, size)
+
+
+def heterogeneity(labels: Labels, parts: IntArray) -> float:
+    """Mean total-variation distance of the nodes' label distributions from the global one."""
+    classes = int(labels.max()) + 1
+    everyone = np.bincount(labels[parts.ravel()], minlength=classes) / parts.size
+    own = np.stack([np.bincount(labels[p], minlength=classes) / len(p) for p in parts])
+    return float(np.abs(own - everyone).sum(axis=1).mean() / 2)
+
+
+def _dirichlet(draws: np.random.Generator, alpha: float, count: int) -> FloatArray:
+    """Dir(α) by logarithms: a Gamma(α) is a Gamma(α+1) times U^(1/α), which may underflow."""
+    logs = np.log(draws.gamma(alpha + 1, size=count)) + np.log(draws.random(count)) / alpha
+    shares = np.exp(logs - logs.max())
+    return shares / shares.sum()
+
+
+def _apportion(shares: FloatArray, total: int) -> IntArray:
+    """Whole numbers that add up to `total`, as near to the shares as whole numbers can be."""
+    ideal = shares * total
+    counts = np.floor(ideal).astype(np.int64)
+    most_short = np.argsort(counts - ideal, kind="stable")[: total - counts.sum()]
+    counts[most_short] += 1
+    return counts
+
+
+def _trim(given: list[list[IntArray]], size: int) -> tuple[list[IntArray], IntArray]:
+    """What every node keeps (at most `size`, in its own proportions), and what was given up."""
+    kept, pool = [], []
+    for parts in given:
+        counts = np.array([len(part) for part in parts])
+        total = int(counts.sum())
+        keep = _apportion(counts / total, size) if total > size else counts
+        keep = np.minimum(keep, counts)
+        kept.append(np.concatenate([part[:k] for part, k in zip(parts, keep, strict=True)]))
+        pool.append([part[k:] for part, k in zip(parts, keep, strict=True)])
+    by_class = [np.concatenate(rest) for rest in zip(*pool, strict=True)]
+    return kept, np.concatenate(by_class)
+
+
+def _fill(kept: list[IntArray], pool: IntArray, size: int) -> IntArray:
+    parts, start = [], 0
+    for own in kept:
+        take = size - len(own)
+        parts.append(np.concatenate([own, pool[start : start + take]]))
+        start += take
+    return np.stack(parts)
+
+
+def _shuffled(count: int, seed: int, stream: int, part: int) -> NDArray[np.int64]:
+    """A permutation from the generator's raw output, the same in every release of numpy."""
+    raw = np.random.Philox(key=[seed, stream], counter=[0, 0, 0, part + 1]).random_raw(count)
+    return np.argsort(raw, kind="stable")

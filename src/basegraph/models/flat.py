@@ -1,0 +1,111 @@
+"""A module as a function of one flat vector of parameters, for one node or for all at once.
+
+Shape legend: x_d the parameters of one node, x_nd of all; samples (B, ...) and (n, B, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+
+from basegraph.errors import InvalidArgument
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+class FlatModel:
+    """A module whose parameters live in a flat vector outside it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        _refuse_changing_buffers(module)
+        self.module = module
+        self.names = [name for name, _ in module.named_parameters()]
+        self.shapes = [parameter.shape for parameter in module.parameters()]
+        self.sizes = [parameter.numel() for parameter in module.parameters()]
+        self.size = sum(self.sizes)
+        if not self.size:
+            raise InvalidArgument("model", type(module).__name__, "must have parameters")
+
+    def initial(self) -> Tensor:
+        """The module's own parameters as one vector."""
+        return torch.cat([p.detach().reshape(-1) for p in self.module.parameters()])
+
+    def views(self, x_d: Tensor) -> dict[str, Tensor]:
+        """The parameters by name, as views of the vector."""
+        parts = torch.split(x_d, self.sizes)
+        named = zip(self.names, parts, self.shapes, strict=True)
+        return {name: part.view(shape) for name, part, shape in named}
+
+    def forward(self, x_d: Tensor, samples: Tensor) -> Tensor:
+        """The module's output with these parameters."""
+        return functional_call(self.module, self.views(x_d), (samples,))
+
+    def forward_all(self, x_nd: Tensor, samples: Tensor) -> Tensor:
+        """Every node's output on its own samples (n, B, ...)."""
+        return vmap(self.forward)(x_nd, samples)
+
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether any layer is a convolution, which `vmap` turns into a slow grouped one."""
+        return any(isinstance(m, nn.modules.conv._ConvNd) for m in self.module.modules())
+
+
+class Gradients:
+    """Losses and gradients of all nodes: x_nd, samples, labels -> (losses (n,), gradients x_nd).
+
+    `how="stacked"` computes all nodes in one batched pass; `how="loop"` one node after another on
+    views of the same buffers. "auto" takes the quicker one: the loop for convolutions on a CPU.
+    """
+
+    def __init__(self, model: FlatModel, loss: Loss, how: str = "auto") -> None:
+        if how not in ("auto", "stacked", "loop"):
+            raise InvalidArgument("gradients", how, "must be 'auto', 'stacked' or 'loop'")
+        self.model = model
+        self.how = how
+
+        def objective(x_d: Tensor, samples: Tensor, labels: Tensor) -> Tensor:
+            return loss(model.forward(x_d, samples), labels)
+
+        self._loss = loss
+        self._stacked = vmap(grad_and_value(objective))
+
+    def __call__(
+        self, x_nd: Tensor, samples: Tensor, labels: Tensor, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(losses, gradients) at x_nd; the loop writes the gradients into `out` if it is given."""
+        how = self.how
+        if how == "auto":
+            on_cpu = x_nd.device.type == "cpu"
+            how = "loop" if on_cpu and self.model.has_convolutions else "stacked"
+        if how == "stacked":
+            gradients, losses = self._stacked(x_nd, samples, labels)
+            return losses, gradients
+        return self._loop(x_nd, samples, labels, torch.empty_like(x_nd) if out is None else out)
+
+    def _loop(
+        self, x_nd: Tensor, samples: Tensor, labels: Tensor, gradients: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        losses = torch.empty(len(x_nd), dtype=x_nd.dtype, device=x_nd.device)
+        module = self.model.module
+        for i, x_d in enumerate(x_nd):
+            leaves = {n: v.requires_grad_() for n, v in self.model.views(x_d.detach()).items()}
+            value = self._loss(functional_call(module, leaves, (samples[i],)), labels[i])
+            found = torch.autograd.grad(value, list(leaves.values()))
+            for mine, view in zip(found, self.model.views(gradients[i]).values(), strict=True):
+                view.copy_(mine)
+            losses[i] = value.detach()
+        return losses, gradients
+
+
+def _refuse_changing_buffers(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats:
+            raise InvalidArgument(
+                "model",
+                f"{type(part).__name__} {name!r}",
+                "keeps running statistics, which would differ between nodes and are not mixed; "
+                "use GroupNorm or LayerNorm instead",
+            )

@@ -1,0 +1,1 @@
+"""Training: configuration, the loop, evaluation, checkpoints and the folder of a run."""

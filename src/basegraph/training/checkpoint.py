@@ -1,0 +1,42 @@
+"""Checkpoints: tensors in safetensors, everything else as JSON in its header. No pickle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from basegraph.errors import BasegraphError
+from basegraph.files import replacing
+
+FORMAT = 1
+
+
+class CheckpointError(BasegraphError):
+    """A checkpoint that is missing, cut short or of another run."""
+
+
+def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Write a checkpoint; the one that was there stays until the new one is whole and on disk."""
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with replacing(path) as temporary:
+        save_file(whole, temporary, {"basegraph": json.dumps({"format": FORMAT, **facts})})
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """(tensors, facts) of a checkpoint."""
+    if not path.is_file():
+        raise CheckpointError(f"{path}: there is no checkpoint to resume from")
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {})["basegraph"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, KeyError, ValueError, OSError) as error:
+        raise CheckpointError(f"{path}: is cut short or no checkpoint: {error}") from None
+    if facts.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: has format {facts.get('format')}, not {FORMAT}")
+    return tensors, facts

@@ -1,0 +1,205 @@
+"""`RunConfig`: everything that determines a run, checked before anything happens."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import math
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.errors import BasegraphError, InvalidArgument, unknown
+from basegraph.topology.catalog import parse_spec
+from basegraph.topology.integers import at_least
+
+AUGMENTATIONS = ("crop", "flip", "erase")
+WHERE = ("data_dir", "device")
+"""Fields that say where a run happens, not what it computes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """The fields are the flags of `basegraph train` and the keys of its TOML file."""
+
+    topology: str = "base:k=1"
+    """A catalogue name with its options."""
+    nodes: int = 25
+    """Number of nodes n."""
+    algorithm: str = "dsgdm"
+    """A method of the catalogue."""
+    momentum: float = 0.9
+    """β, for the methods that have momentum."""
+    nesterov: bool = False
+    """Nesterov's momentum, for the methods that have it."""
+    damping: str = "none"
+    """τ of D²: none, auto (the largest stable one), or a number in (0, 1]."""
+    weight_decay: float = 0.0
+    """λ: λx is added to the gradient."""
+    local_steps: int = 1
+    """The nodes communicate every so many steps."""
+    allow_unstable: bool = False
+    """Train even where the method is unstable on the topology."""
+    dataset: str = "digits"
+    """digits, mnist, fashion-mnist, cifar10, cifar100 or images:PATH."""
+    data_dir: str = ""
+    """The folder of datasets; empty: $BASEGRAPH_DATA or ./data."""
+    alpha: float = 0.1
+    """Of the Dirichlet partition: the smaller, the more the nodes' data differ."""
+    validation: float = 0.1
+    """Share of the training set that is held out."""
+    augment: str = "auto"
+    """crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset."""
+    model: str = "mlp"
+    """mlp, lenet, vgg11 or resnet18."""
+    epochs: int = 60
+    """Times every sample is seen."""
+    batch: int = 32
+    """Samples per node and step."""
+    lr: float = 0.1
+    """Learning rate η at its highest."""
+    schedule: str = "cosine"
+    """cosine (to zero) or constant."""
+    warmup: int = 10
+    """Epochs over which the learning rate rises to lr; at most a tenth of all epochs."""
+    seed: int = 0
+    """Everything random is drawn from it."""
+    evaluate_every: int = 0
+    """Epochs between evaluations; 0: twenty times in all."""
+    checkpoint_every: int = 0
+    """Epochs between checkpoints; 0: at every evaluation."""
+    device: str = "auto"
+    """cpu, cuda, or auto: cuda where there is one."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        parse_spec(self.topology)
+        if self.algorithm not in ALGORITHMS:
+            raise unknown("algorithm", self.algorithm, ALGORITHMS)
+        for field, low in _LOWEST.items():
+            at_least(low, **{field: getattr(self, field)})
+        _number(self, "momentum", "in [0, 1)", lambda v: 0 <= v < 1)
+        _number(self, "weight_decay", "0 or above", lambda v: v >= 0)
+        _number(self, "alpha", "above 0", lambda v: v > 0)
+        _number(self, "validation", "in [0, 1)", lambda v: 0 <= v < 1)
+        _number(self, "lr", "above 0", lambda v: v > 0)
+        if self.schedule not in ("cosine", "constant"):
+            raise InvalidArgument("schedule", self.schedule, "must be cosine or constant")
+        if self.device not in ("auto", "cpu", "cuda") and not self.device.startswith("cuda:"):
+            raise InvalidArgument("device", self.device, "must be auto, cpu, cuda or cuda:INDEX")
+        self.augmentations()
+        self.damping_share()
+
+    def augmentations(self) -> tuple[str, ...]:
+        """Which augmentations are made."""
+        if self.augment == "auto":
+            return _augmentations_of_the_paper(self.dataset)
+        if self.augment == "none":
+            return ()
+        chosen = tuple(self.augment.split("+"))
+        for name in chosen:
+            if name not in AUGMENTATIONS:
+                raise InvalidArgument(
+                    "augment", self.augment, "must be auto, none, or some of crop+flip+erase"
+                )
+        return chosen
+
+    def damping_share(self) -> float | None:
+        """τ, or None where it is to be found."""
+        if self.damping == "auto":
+            return None
+        if self.damping == "none":
+            return 1.0
+        try:
+            share = float(self.damping)
+        except ValueError:
+            share = math.nan
+        if not 0 < share <= 1:
+            raise InvalidArgument("damping", self.damping, "must be none, auto or in (0, 1]")
+        return share
+
+    def computes(self) -> dict[str, Any]:
+        """What determines the numbers: all fields but those of `WHERE`."""
+        return {name: value for name, value in asdict(self).items() if name not in WHERE}
+
+    def to_toml(self) -> str:
+        """The configuration as a TOML file."""
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in asdict(self).items())
+
+
+_LOWEST = {
+    "nodes": 1,
+    "local_steps": 1,
+    "epochs": 1,
+    "batch": 1,
+    "warmup": 0,
+    "seed": 0,
+    "evaluate_every": 0,
+    "checkpoint_every": 0,
+}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The fields that a configuration file sets; unknown ones are refused."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidArgument("--config", str(path), error.strerror or str(error)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgument("--config", str(path), f"is not TOML: {error}") from None
+    known = [field.name for field in fields(RunConfig)]
+    for name in found:
+        if name not in known:
+            raise unknown(f"field of {path}", name, known)
+    return found
+
+
+def field_help() -> dict[str, str]:
+    """The line under each field of `RunConfig`, for the help of the command line."""
+    (definition,) = ast.parse(inspect.getsource(RunConfig)).body
+    assert isinstance(definition, ast.ClassDef)
+    found = {}
+    for field, line in pairwise(definition.body):
+        if isinstance(field, ast.AnnAssign) and isinstance(line, ast.Expr):
+            assert isinstance(field.target, ast.Name)
+            found[field.target.id] = ast.literal_eval(line.value)
+    return found
+
+
+_WORDS = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+
+
+def _check_types(config: RunConfig) -> None:
+    for field in fields(config):
+        value = getattr(config, field.name)
+        kind = {"str": str, "int": int, "float": float, "bool": bool}[str(field.type)]
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            object.__setattr__(config, field.name, float(value))
+        elif type(value) is not kind:
+            raise InvalidArgument(field.name, value, f"must be {_WORDS[kind]}")
+
+
+def _number(config: RunConfig, field: str, accepted: str, test: Any) -> None:
+    value = getattr(config, field)
+    if not math.isfinite(value) or not test(value):
+        raise InvalidArgument(field, value, f"must be a number {accepted}")
+
+
+def _augmentations_of_the_paper(dataset: str) -> tuple[str, ...]:
+    if dataset == "digits":
+        return ()
+    return ("crop",) if dataset in ("mnist", "fashion-mnist") else AUGMENTATIONS
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        if any(ord(c) < 32 for c in value):
+            raise BasegraphError(f"{value!r} cannot be written to TOML")
+        return f'"{escaped}"'
+    return repr(value)

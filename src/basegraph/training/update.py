@@ -1,0 +1,48 @@
+"""One step of a method on the stacked buffers, in place.
+
+A method works on every column (parameter) by itself, so on a CPU the step is made on one block of
+columns after another: the temporaries of a block stay in the cache, while whole-buffer ones would
+be fetched from fresh memory at every operation.
+
+Shape legend: x_nd nodes × parameters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from basegraph.algorithms.method import Method, Mix, State
+
+BLOCK = 2**18
+"""Numbers of all nodes together in a block: a few of them fit into a core's cache."""
+
+
+def in_blocks(x_nd: Tensor) -> bool:
+    """Whether `update` goes block by block and overwrites, so that gradients may be reused."""
+    return x_nd.device.type == "cpu" and x_nd.numel() > BLOCK
+
+
+@torch.no_grad()
+def update(
+    method: Method, x_nd: Tensor, gradients: Tensor, state: State, lr: Any, mix: Mix
+) -> tuple[Tensor, State]:
+    """The next (x_nd, state); on a CPU they are the same tensors, overwritten."""
+    if not in_blocks(x_nd):
+        return method.step(x_nd, gradients, state, lr, mix)
+    nodes, size = x_nd.shape
+    width = max(1, BLOCK // nodes)
+    for first in range(0, size, width):
+        columns = slice(first, first + width)
+        # A state that is not per parameter (push-sum's mass) goes along whole, and the last
+        # block's is kept: all blocks make the same of it.
+        part = type(state)(*(s[:, columns] if s.shape[1] == size else s for s in state))
+        x_part, new = method.step(x_nd[:, columns], gradients[:, columns], part, lr, mix)
+        for whole, fresh in zip(state, new, strict=True):
+            if whole.shape[1] == size:
+                whole[:, columns] = fresh  # before x is overwritten: this may be the old x
+        x_nd[:, columns] = x_part
+    kept = (w if w.shape[1] == size else f for w, f in zip(state, new, strict=True))
+    return x_nd, type(state)(*kept)

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import basegraph as bg
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm
+from basegraph.algorithms.stability import (
+    Unstable,
+    largest_stable_damping,
+    require_stable,
+    stability,
+)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "radius", "lazy"),
+    [
+        (25, 1, 10.2, 3.16),
+        (25, 2, 5.1, 1.55),
+        (25, 3, 4.5, 1.04),
+        (25, 4, 1.0, 0.71),
+        (16, 1, 3, 0.71),
+    ],
+)
+def test_d2_on_base_graphs(n, k, radius, lazy):
+    t = bg.topology("base", n=n, k=k)
+    assert stability(algorithm("d2"), t).radius == pytest.approx(radius, abs=0.05)
+    assert stability(algorithm("d2", damping=0.5), t).radius == pytest.approx(lazy, abs=0.005)
+
+
+@pytest.mark.parametrize("n", [9, 60, 250])
+def test_radius_is_what_the_iteration_does(n):
+    """Iterate x⁺ = W_t (2x - x₋) from a random start and compare the growth."""
+    t = bg.topology("base", n=n)
+    matrices = [r.matrix() for r in t]
+    x = np.random.default_rng(0).standard_normal(n)
+    x -= x.mean()
+    before, norms = x, []
+    for period in range(40):
+        for w in matrices:
+            x, before = w @ (2 * x - before), x
+        scale = np.hypot(np.linalg.norm(x), np.linalg.norm(before))
+        x, before = x / scale, before / scale
+        if period >= 20:
+            norms.append(scale)
+    growth = np.exp(np.mean(np.log(norms)))
+    assert stability(algorithm("d2"), t).radius == pytest.approx(growth, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["dsgd", "dsgdm", "qg-dsgdm", "gradient-tracking", "sgp"])
+@pytest.mark.parametrize("spec", ["base:k=1", "one-peer-exponential", "ring", "one-peer-u-equidyn"])
+def test_the_robust_methods_are_stable_everywhere(name, spec):
+    require_stable(algorithm(name), bg.topology(spec, n=21))
+
+
+def test_static_symmetric_methods_are_stable_on_static_symmetric_graphs():
+    for name in ("d2", "exact-diffusion", "decentlam"):
+        require_stable(algorithm(name), bg.topology("ring", n=25))
+
+
+def test_refusal_names_the_choices():
+    with pytest.raises(Unstable, match=r"d2 is unstable on base:k=1 with n=25.*10\.2.*damping"):
+        require_stable(algorithm("d2"), bg.topology("base", n=25))
+
+
+def test_damping_is_the_largest_stable_one():
+    t = bg.topology("base", n=25)
+    share = largest_stable_damping(t)
+    assert stability(algorithm("d2", damping=share), t).stable
+    assert not stability(algorithm("d2", damping=share + 0.01), t).stable
+
+
+def test_local_steps_count():
+    t = bg.topology("base", n=6)
+    assert stability(algorithm("dsgd"), t, local_steps=3).stable
+    assert stability(algorithm("dsgd"), t, local_steps=3).steps == 12
+    assert not stability(algorithm("d2"), t, local_steps=3).stable
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_one_node_is_always_stable(name):
+    assert stability(algorithm(name), bg.topology("base", n=1)).stable

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from basegraph.data.augment import gather
+from basegraph.data.plan import PADDING, Planner
+
+PARTS = np.arange(3 * 50).reshape(3, 50)
+ALL = ("crop", "flip", "erase")
+
+
+def planner(**changes):
+    settings = {"image": (8, 8), "augmentations": ALL, **changes}
+    return Planner(PARTS, 8, 5, **settings)
+
+
+def test_any_step_alone_is_what_the_whole_plan_says():
+    whole = planner().steps(0, 40)
+    for first, last in ((0, 1), (6, 7), (17, 29), (39, 40)):
+        part = planner().steps(first, last)
+        for a, b in zip(part, whole, strict=True):
+            assert np.array_equal(a, b[first:last])
+
+
+def test_every_pass_shows_every_sample_once():
+    stream = planner().steps(0, 50).sample.transpose(1, 0, 2).reshape(3, -1)
+    for node in range(3):
+        passes = stream[node][:400].reshape(8, 50)
+        for seen in passes:
+            assert sorted(seen) == PARTS[node].tolist()
+        assert not np.array_equal(passes[0], passes[1])
+
+
+def test_nodes_and_seeds_have_streams_of_their_own():
+    same = np.zeros((2, 50), dtype=np.int64) + np.arange(50)
+    one = Planner(same, 8, 5, image=(8, 8), augmentations=ALL).steps(0, 6)
+    assert not np.array_equal(one.sample[:, 0], one.sample[:, 1])
+    assert not np.array_equal(one.crop[:, 0], one.crop[:, 1])
+    other = Planner(same, 8, 6, image=(8, 8), augmentations=ALL).steps(0, 6)
+    assert not np.array_equal(one.sample, other.sample)
+
+
+def test_draws_have_the_right_range():
+    plan = planner().steps(0, 400)
+    assert set(np.unique(plan.crop)) == set(range(2 * PADDING + 1))
+    assert 0.45 < plan.flip.mean() < 0.55
+    top, left, height, width = np.moveaxis(plan.erase, -1, 0)
+    erased = height > 0
+    assert 0.35 < erased.mean() < 0.55
+    assert ((top + height)[erased] <= 8).all()
+    assert ((left + width)[erased] <= 8).all()
+    assert (width[~erased] == 0).all()
+
+
+def test_gather_is_pad_crop_flip_erase():
+    """Against torchvision's definitions, written out for one image at a time."""
+    images = torch.randint(0, 256, (150, 3, 8, 8), generator=torch.Generator().manual_seed(0))
+    images = images.to(torch.uint8)
+    mean, std = torch.tensor([0.4, 0.5, 0.6]), torch.tensor([0.2, 0.3, 0.25])
+    plan = planner().steps(0, 3)
+    parts = [torch.as_tensor(part) for part in plan]
+    sample, crop, flip, erase = parts
+    found = gather(images, sample, mean, std, crop, flip, erase)
+    assert found.shape == (3, 3, 8, 3, 8, 8)
+    for at in np.ndindex(3, 3, 8):
+        image = (images[sample[at]].float() / 255 - mean[:, None, None]) / std[:, None, None]
+        padded = torch.nn.functional.pad(image, [PADDING] * 4)
+        dy, dx = crop[at].tolist()
+        expected = padded[:, dy : dy + 8, dx : dx + 8]
+        if flip[at]:
+            expected = expected.flip(2)
+        top, left, height, width = erase[at].tolist()
+        expected = expected.clone()
+        expected[:, top : top + height, left : left + width] = 0
+        assert torch.allclose(found[at], expected, atol=1e-6)
+
+
+def test_no_augmentation_is_just_the_image():
+    images = torch.full((150, 1, 8, 8), 51, dtype=torch.uint8)
+    plan = planner(augmentations=()).steps(0, 1)
+    assert plan.crop is plan.flip is plan.erase is None
+    found = gather(images, torch.as_tensor(plan.sample), torch.zeros(1), torch.ones(1))
+    assert torch.allclose(found, torch.tensor(0.2))

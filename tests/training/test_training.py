@@ -1,0 +1,367 @@
+"""Training: equality with a naive implementation, runs that stop and go on, and refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import basegraph as bg
+from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.data.catalog import load
+from basegraph.data.dataset import Dataset, Split
+from basegraph.models.networks import build
+from basegraph.training import checkpoint, update
+from basegraph.training.config import RunConfig, field_help, read_toml
+from basegraph.training.engine import StackedEngine
+from basegraph.training.run import Diverged, Watcher, train
+from test_cli import ok, run
+
+MOMENTUM = {"dsgdm", "qg-dsgdm", "momentum-tracking", "decentlam", "allreduce-sgd"}
+SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
+
+
+def engine(**changes):
+    config = RunConfig(**{**SHORT, **changes})
+    dataset = load("digits")
+    return StackedEngine(config, dataset, build("mlp", dataset.shape, 10, config.seed))
+
+
+class Naive:
+    """dsgdm with n separate modules and hand-written loops; shares only the data plan."""
+
+    def __init__(self, reference: StackedEngine):
+        self.reference = reference
+        config = reference.config
+        self.models = [
+            build("mlp", (1, 8, 8), 10, config.seed).double() for _ in range(config.nodes)
+        ]
+        self.momenta = [[torch.zeros_like(p) for p in m.parameters()] for m in self.models]
+
+    def step(self, step):
+        config = self.reference.config
+        samples, labels = self.reference._batch(step)
+        total = config.epochs * self.reference.steps_per_epoch
+        lr = config.lr * (1 + np.cos(np.pi * step / total)) / 2
+        half = []
+        for i, model in enumerate(self.models):
+            loss = nn.functional.cross_entropy(model(samples[i].double()), labels[i])
+            gradients = torch.autograd.grad(loss, list(model.parameters()))
+            moved = []
+            for u, g, p in zip(self.momenta[i], gradients, model.parameters(), strict=True):
+                u.mul_(config.momentum).add_(g + config.weight_decay * p.detach())
+                moved.append(p.detach() - lr * u)
+            half.append(moved)
+        if (step + 1) % config.local_steps:
+            mixed = half
+        else:
+            matrix = self.reference.topology.round(step // config.local_steps).matrix().toarray()
+            mixed = [
+                [
+                    sum(float(w) * half[j][k] for j, w in enumerate(row) if w)
+                    for k in range(len(half[0]))
+                ]
+                for row in matrix
+            ]
+        for model, values in zip(self.models, mixed, strict=True):
+            for p, value in zip(model.parameters(), values, strict=True):
+                p.data.copy_(value)
+
+    def parameters(self):
+        return torch.stack(
+            [torch.cat([p.detach().reshape(-1) for p in m.parameters()]) for m in self.models]
+        )
+
+
+@pytest.mark.parametrize("changes", [{}, {"local_steps": 3}, {"weight_decay": 0.01}])
+@pytest.mark.parametrize("spec", ["base:k=1", "exponential", "one-peer-u-equidyn"])
+def test_equals_a_naive_implementation(spec, changes):
+    stacked = engine(topology=spec, **changes)
+    naive = Naive(stacked)
+    for step in range(20):
+        stacked.advance()
+        naive.step(step)
+    assert (stacked.x_nd.double() - naive.parameters()).abs().max() < 2e-5
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_updates_in_blocks_are_the_same(name, monkeypatch):
+    damping = {"damping": "auto"} if name == "d2" else {}
+    changes = {"algorithm": name, "allow_unstable": True, "momentum": 0.5, **damping}
+    whole = engine(**changes)
+    for _ in range(6):
+        whole.advance()
+    monkeypatch.setattr(update, "BLOCK", 5 * 1000)
+    blocks = engine(**changes)
+    for _ in range(6):
+        blocks.advance()
+    assert torch.allclose(whole.x_nd, blocks.x_nd, atol=1e-6)
+    for a, b in zip(whole.state, blocks.state, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_every_algorithm_trains(name, tmp_path):
+    damping = {"damping": "auto"} if name == "d2" else {}
+    spec = "ring" if name in ("exact-diffusion", "decentlam") else "base:k=1"
+    slow = {"momentum": 0.0, "lr": 0.2} if name not in MOMENTUM else {"lr": 0.05}
+    if name == "decentlam":
+        slow["lr"] = 0.01
+    config = RunConfig(
+        algorithm=name, topology=spec, nodes=6, epochs=25, alpha=1.0, **slow, **damping
+    )
+    rows = train(config, tmp_path / "run")
+    assert rows[-1]["test_accuracy"] > 0.85
+    assert rows[-1]["epoch"] == 25
+    assert rows[-1]["consensus_distance"] < 5
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("stop", [1, 7, 30])
+def test_resumes_bit_for_bit(name, stop, tmp_path):
+    damping = {"damping": "auto"} if name == "d2" else {}
+    config = RunConfig(algorithm=name, allow_unstable=True, lr=0.02, **SHORT, **damping)
+    whole = train(config, tmp_path / "whole")
+
+    def stepped(step, total, loss):
+        if step == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(bg.BasegraphError, match=f"SIGTERM after step {stop} of"):
+        train(config, tmp_path / "cut", watcher=Watcher(stepped=stepped))
+    resumed = train(config, tmp_path / "cut", resume=True)
+    for a, b in zip(whole, resumed, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+    tensors = [
+        checkpoint.load(tmp_path / x / "checkpoint.safetensors")[0] for x in ("whole", "cut")
+    ]
+    assert tensors[0].keys() == tensors[1].keys()
+    assert all(torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0])
+
+
+def test_killed_run_resumes_from_its_last_checkpoint(tmp_path):
+    """kill -9 in the middle; what metrics.jsonl says after the checkpoint is computed again."""
+    arguments = ["--nodes", "5", "--epochs", "300", "--batch", "16", "--evaluate-every", "1"]
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "basegraph", "train", *arguments, "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        metrics = out / "metrics.jsonl"
+        if metrics.is_file() and len(metrics.read_text().splitlines()) >= 5:
+            break
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not (out / "metrics.jsonl").read_text().count('"epoch": 300,')
+    ok("train", "--resume", "--out", out)
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [row["epoch"] for row in rows] == list(range(1, 301))
+    fresh = tmp_path / "fresh"
+    ok("train", *arguments, "--out", fresh)
+    again = [json.loads(line) for line in (fresh / "metrics.jsonl").read_text().splitlines()]
+    assert [{**r, "seconds": 0} for r in rows] == [{**r, "seconds": 0} for r in again]
+
+
+def test_interrupt_writes_a_checkpoint_and_says_so(tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "basegraph", "train", "--epochs", "100000", "--out", str(out)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 60
+    while not (out / "config.toml").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGINT
+    assert "stopped by SIGINT after step" in errors
+    assert "--resume continues" in errors
+    assert errors.count("\n") == 1
+    assert (out / "checkpoint.safetensors").is_file()
+
+
+def test_divergence_names_step_node_and_checkpoint(tmp_path):
+    config = RunConfig(lr=1e4, **{**SHORT, "epochs": 20})
+    with pytest.raises(Diverged, match=r"loss of node \d is (nan|inf) at step \d+; last good"):
+        train(config, tmp_path / "run")
+
+
+def test_any_module_and_dataset(tmp_path):
+    draws = np.random.default_rng(0)
+    labels = np.arange(80) % 2
+    images = (draws.integers(0, 40, (80, 1, 4, 4)) + 150 * labels[:, None, None, None]).astype(
+        np.uint8
+    )
+    split = Split(images, labels)
+    module = nn.Sequential(
+        nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2)
+    )
+    config = RunConfig(nodes=4, epochs=20, batch=8, alpha=1.0, lr=0.1)
+    rows = train(config, tmp_path / "r", dataset=Dataset("own", split, split, 2), module=module)
+    assert rows[-1]["test_accuracy"] == 1.0
+
+
+def test_bytes_are_counted():
+    count = engine(topology="base:k=1", nodes=5)
+    for _ in range(7):
+        count.advance()
+    size = count.x_nd.shape[1] * 4
+    assert count.bytes_sent() == pytest.approx(7 * 4 / 5 * size)
+    tracking = engine(topology="ring", nodes=5, algorithm="gradient-tracking")
+    tracking.advance()
+    assert tracking.bytes_sent() == pytest.approx(2 * 2 * size)
+    reduced = engine(algorithm="allreduce-sgd", nodes=5)
+    reduced.advance()
+    assert reduced.bytes_sent() == pytest.approx(2 * 4 / 5 * size)
+    rare = engine(topology="ring", nodes=5, local_steps=4)
+    for _ in range(7):
+        rare.advance()
+    assert rare.bytes_sent() == pytest.approx(2 * size)
+
+
+def test_config_goes_through_toml(tmp_path):
+    config = RunConfig(nodes=7, lr=0.25, nesterov=True, data_dir='a "b" \\ c', topology="ring")
+    path = tmp_path / "c.toml"
+    path.write_text(config.to_toml())
+    assert RunConfig(**read_toml(path)) == config
+
+
+def test_every_field_has_its_line():
+    assert set(field_help()) == set(RunConfig.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"topology": "rong"}, "topology='rong': did you mean 'ring'"),
+        ({"algorithm": "dsdgm"}, "algorithm='dsdgm': did you mean 'dsgdm'"),
+        ({"nodes": 0}, "nodes=0: must be an integer ≥ 1"),
+        ({"nodes": 2.0}, r"nodes=2\.0: must be an integer"),
+        ({"alpha": 0}, r"alpha=0\.0: must be a number above 0"),
+        ({"lr": "fast"}, "lr='fast': must be a number"),
+        ({"lr": float("nan")}, "lr=nan: must be a number above 0"),
+        ({"momentum": 1.0}, r"momentum=1\.0: must be a number in \[0, 1\)"),
+        ({"nesterov": "yes"}, "nesterov='yes': must be true or false"),
+        ({"schedule": "linear"}, "schedule='linear': must be cosine or constant"),
+        ({"augment": "crop+blur"}, r"augment='crop\+blur'"),
+        ({"damping": "2"}, r"damping='2': must be none, auto or in \(0, 1\]"),
+        ({"device": "tpu"}, "device='tpu'"),
+        ({"local_steps": 0}, "local_steps=0"),
+    ],
+)
+def test_bad_fields(fields, complaint):
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        RunConfig(**fields)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--nodes", "2000"], "nodes=2000: must be at most the 1295 training samples"),
+        (["--alpha", "-1"], "alpha=-1.0: must be a number above 0"),
+        (["--model", "lenett"], "model='lenett': did you mean 'lenet'"),
+        (["--dataset", "minst"], "dataset='minst': did you mean 'mnist'"),
+        (["--dataset", "mnist", "--data-dir", "nowhere"], "mnist: put train-images"),
+        (["--algorithm", "d2"], "d2 is unstable on base:k=1 with n=25"),
+        (["--damping", "auto"], "damping='auto': dsgdm has no such option"),
+        (["--algorithm", "dsgd", "--nesterov", "true"], "nesterov=True: dsgd has no such option"),
+        (["--topology", "one-peer-hypercube"], "--nodes=25: one-peer-hypercube needs n"),
+        (["--config", "none.toml"], "--config='none.toml': No such file"),
+        (["--resume"], "has no checkpoint to resume from"),
+        (["--epochs", "many"], "epochs='many': must be an integer"),
+        (["--device", "cuda:9"], "device='cuda:9'"),
+    ],
+)
+def test_mistakes_are_refused_before_training(arguments, complaint, tmp_path):
+    done = run("train", *arguments, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "out" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("nodse = 5", "field of c.toml='nodse': did you mean 'nodes'"),
+        ('nodes = "five"', "nodes='five': must be an integer"),
+        ("nodes = ", "is not TOML"),
+    ],
+)
+def test_bad_config_files(text, complaint, tmp_path):
+    (tmp_path / "c.toml").write_text(text)
+    done = run("train", "--config", "c.toml", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_commands_end_to_end(tmp_path):
+    for seed in (0, 1):
+        arguments = ["--nodes", 4, "--epochs", 6, "--seed", seed, "--out", tmp_path / f"s{seed}"]
+        text = ok("train", *arguments)
+        assert "epoch 6: loss" in text
+        assert "done: test accuracy" in text
+    folder = tmp_path / "s0"
+    assert {p.name for p in folder.iterdir()} == {
+        "config.toml",
+        "metrics.jsonl",
+        "checkpoint.safetensors",
+        "provenance.json",
+    }
+    plot = tmp_path / "curves.png"
+    text = ok("compare", folder, tmp_path / "s1", "--plot", plot)
+    assert "s0" in text
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert len(json.loads(ok("compare", folder, "--json"))) == 1
+    again = run("train", "--out", folder)
+    assert again.returncode == 2
+    assert "holds a run already; --resume continues it" in again.stderr
+    other = run("train", "--resume", "--out", folder, "--lr", "0.5")
+    assert other.returncode == 2
+    assert "lr=0.5: the checkpoint's run has 0.1" in other.stderr
+    path = folder / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    cut = run("train", "--resume", "--out", folder)
+    assert cut.returncode == 2
+    assert "is cut short or no checkpoint" in cut.stderr
+    wrong = run("compare", tmp_path)
+    assert wrong.returncode == 2
+    assert "is not the folder of a run" in wrong.stderr
+
+
+def test_data_check(tmp_path):
+    text = ok("data", "check", "--data-dir", tmp_path)
+    assert "digits" in text
+    assert f"into {tmp_path / 'mnist'}" in text
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar10" / "cifar-10-python.tar.gz").write_bytes(b"x")
+    done = run("data", "check", "--data-dir", tmp_path)
+    assert done.returncode == 1
+    assert "is not the published c58f30108f718f92721af3b95e74349a" in done.stdout
+
+
+def test_real_mnist_learns(shared_data, tmp_path):
+    """A few steps of LeNet on the official files."""
+    dataset = load("mnist", shared_data)
+    small = Dataset(
+        "mnist",
+        dataset.train.take(np.arange(2000)),
+        dataset.test.take(np.arange(500)),
+        10,
+    )
+    config = RunConfig(
+        dataset="mnist", model="lenet", nodes=4, epochs=6, alpha=10.0, lr=0.05, augment="none"
+    )
+    rows = train(config, tmp_path / "run", dataset=small)
+    assert rows[-1]["test_accuracy"] > 0.85
