@@ -157,9 +157,11 @@ def test_convergence_table_is_the_formula():
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--epsilon", "0"], "--epsilon=0.0: must be a number above 0"),
-        (["--sigma", "-1"], "--sigma=-1.0: must be a number 0 or above"),
-        (["--zeta", "nan"], "--zeta=nan: must be a number 0 or above"),
+        (["--epsilon", "0"], "--epsilon=0.0: must be a number from 1e-30 to 1e30"),
+        (["--sigma", "-1"], "--sigma=-1.0: must be a number from 0 to 1e30"),
+        (["--zeta", "nan"], "--zeta=nan: must be a number from 0 to 1e30"),
+        (["--sigma", "inf"], "--sigma=inf: must be a number from 0 to 1e30"),
+        (["--parameters", "1" + "0" * 40], "--parameters="),
         (["--zeta", "much"], "--zeta='much': must be a number"),
         (["--nodes", "1"], "--nodes='1': must be an integer ≥ 2"),
         (["--parameters", "0"], "--parameters='0': must be an integer ≥ 1"),

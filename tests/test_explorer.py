@@ -79,7 +79,7 @@ SPECS = [
 @pytest.mark.parametrize("spec", SPECS)
 def test_computes_the_library_s_sequences_arc_for_arc(page, spec):
     compared = 0
-    for n in [*range(1, 42), 81, 120, 125, 127]:
+    for n in [*range(1, 42), 81, 120, 125, 127, 211, 256, 300]:
         try:
             expected = library_rounds(spec, n, steps=5)
         except bg.InvalidArgument:
@@ -232,6 +232,8 @@ def test_the_page_is_one_small_file(tmp_path):
         (["--out", "page.html", "-n", "301"], "--nodes=301: the page shows at most 300 nodes"),
         (["--out", "page.html", "--topology", "rimg"], "did you mean 'ring'"),
         (["--out", "page.html", "--topology", "base:k=0"], "k=0: must be an integer ≥ 1"),
+        (["--out", "page.html", "--topology", "base:redundant=false"], "has no option redundant"),
+        (["--out", "page.html", "--topology", "one-peer-d-equidyn:eta=1/3"], "has no option eta"),
         ([], "--out"),
     ],
 )

@@ -45,7 +45,7 @@ def consensus_error(topology: Topology, x0: NDArray[Any], steps: int) -> FloatAr
 
 
 def gossip(topology: Topology, x0: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    """The nodes' values before step 0, 1, 2, ... without end; each array is the caller's to keep.
+    """The nodes' values before step 0, 1, 2, ... without end, as read-only arrays.
 
     >>> from basegraph.topology.catalog import topology
     >>> states = gossip(topology("base", n=4), np.array([4.0, 0.0, 0.0, 0.0]))
@@ -58,6 +58,7 @@ def gossip(topology: Topology, x0: NDArray[Any]) -> Iterator[NDArray[Any]]:
 def _states(topology: Topology, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
     kept: dict[int, csr_array[Any, Any]] = {}
     for step in count():
+        x.flags.writeable = False
         yield x
         phase = step if topology.period is None else step % topology.period
         matrix = kept.get(phase)
@@ -80,12 +81,17 @@ def disagreement(x: NDArray[Any]) -> float:
 
 def gaussian_start(n: int, seed: int, d: int | None = None) -> FloatArray:
     """Independent standard Gaussians, (n,) or (n, d): the paper's start, fixed by the seed."""
-    draws = np.random.Generator(np.random.Philox(key=at_least(0, seed=seed)))
+    draws = np.random.Generator(np.random.Philox(key=at_least(0, below=2**64, seed=seed)))
     return draws.standard_normal(n if d is None else (n, d))
 
 
 def _checked(topology: Topology, x0: NDArray[Any]) -> NDArray[Any]:
-    x = np.asarray(x0)
+    if not isinstance(topology, Topology):
+        raise InvalidArgument("topology", topology, "must be a topology; bg.topology makes one")
+    try:
+        x = np.asarray(x0)
+    except ValueError:
+        raise InvalidArgument("x0", x0, "must be an array") from None
     if x.dtype.kind in "iu":
         x = x.astype(np.float64)
     if x.dtype not in (np.float32, np.float64):

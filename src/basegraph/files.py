@@ -10,6 +10,9 @@ from pathlib import Path
 
 from basegraph.errors import InvalidArgument
 
+LONGEST_NAME = 230
+"""Of a file: the temporary one beside it is a little longer, and 255 is the limit of most disks."""
+
 
 def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force: bool) -> Path:
     """The path, refused unless a file can be written there; overwriting one needs `force`."""
@@ -18,12 +21,14 @@ def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force
     folder = path.parent
     if not folder.is_dir():
         raise InvalidArgument(argument, str(path), f"the folder {str(folder)!r} does not exist")
+    if len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise InvalidArgument(argument, path.name, f"must be at most {LONGEST_NAME} bytes long")
     if path.is_dir():
         raise InvalidArgument(argument, str(path), "is a folder")
     if path.exists() and not force:
         raise InvalidArgument(argument, str(path), "exists already; --force overwrites it")
     try:
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.NamedTemporaryFile(prefix=f".{path.stem}.", suffix=path.suffix, dir=folder):
             pass
     except OSError as error:
         reason = error.strerror or str(error)

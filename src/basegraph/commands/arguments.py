@@ -34,11 +34,13 @@ def whole_numbers(argument: str, text: str, *, low: int = 1) -> list[int]:
             raise InvalidArgument(argument, text, accepted)
         if stop - start >= MOST_NUMBERS:
             raise InvalidArgument(argument, text, f"must be at most {MOST_NUMBERS} numbers")
+        if stop >= 2**64:
+            raise InvalidArgument(argument, text, "must be integers below 2**64")
         numbers.extend(range(start, stop + 1))
-    return numbers
+    return list(dict.fromkeys(numbers))
 
 
-def whole_number(argument: str, text: str | None, *, low: int = 1) -> int:
+def whole_number(argument: str, text: str | None, *, low: int = 1, high: int = 2**64) -> int:
     """One number, such as 25. (Read here rather than by typer, whose refusal hides the value.)"""
     if text is None:
         raise BasegraphError(f"{argument} is missing: it must be an integer ≥ {low}")
@@ -48,6 +50,8 @@ def whole_number(argument: str, text: str | None, *, low: int = 1) -> int:
         number = low - 1
     if number < low:
         raise InvalidArgument(argument, text, f"must be an integer ≥ {low}")
+    if number >= high:
+        raise InvalidArgument(argument, text, f"must be an integer below {high}")
     return number
 
 

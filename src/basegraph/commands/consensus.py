@@ -45,13 +45,13 @@ def consensus(
     Example: basegraph consensus --nodes 25 --topologies base:k=1,ring --plot consensus.png
     """
     specs = parse_specs("--topologies", topologies)
-    count = whole_number("--steps", steps, low=0)
+    count = whole_number("--steps", steps, low=0, high=10**6)
     sizes, seeds = whole_numbers("--nodes", nodes), whole_numbers("--seed", seed, low=0)
-    built = [topology(spec, n) for n in sizes for spec in specs]
     if plot is not None:
         writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
     if csv is not None:
         writable("--csv", csv, suffixes=(".csv",), force=force)
+    built = list({(t.spec, n): t for n in sizes for t in (topology(s, n) for s in specs)}.values())
     rows = measure(built, count, seeds)
     if csv is not None:
         write_csv(csv, rows)

@@ -11,6 +11,7 @@ from basegraph.commands.arguments import Force, whole_number
 from basegraph.errors import InvalidArgument
 from basegraph.files import writable
 from basegraph.plots.explorer import MOST_NODES, write_page
+from basegraph.topology.catalog import parse_spec
 from basegraph.topology.catalog import topology as build
 
 
@@ -32,6 +33,9 @@ def explore(
     if n > MOST_NODES:
         raise InvalidArgument("--nodes", n, f"the page shows at most {MOST_NODES} nodes")
     start = build(topology, n)
+    beyond = parse_spec(start.spec)[1].keys() - {"k", "degree", "seed"}
+    if beyond:
+        raise InvalidArgument("--topology", topology, f"the page has no option {min(beyond)}")
     path = writable("--out", out, suffixes=(".html",), force=force)
     write_page(path, start)
     print(f"written to {path} ({path.stat().st_size // 1024} KiB); open it in a browser")

@@ -81,7 +81,7 @@ def comparison_table(
     Example: basegraph reproduce table --nodes 25 --epsilon 0.01 --sigma 1 --zeta 1
     """
     n = whole_number("--nodes", nodes, low=2)
-    size = whole_number("--parameters", parameters)
+    size = whole_number("--parameters", parameters, high=10**15)
     constants = {
         name: _number(f"--{name}", text)
         for name, text in (("epsilon", epsilon), ("sigma", sigma), ("zeta", zeta))
@@ -103,7 +103,7 @@ def comparison_table(
 
 
 def _print(rows: list[dict[str, Any]], title: str) -> None:
-    hidden = {"mean bytes per round", "nodes in theory"}
+    hidden = {"mean bytes per round"}
     columns = [column for column in rows[0] if column not in hidden]
     table(columns, [[_short(row[c]) for c in columns] for row in rows], title=title)
 
@@ -127,4 +127,4 @@ def _number(argument: str, text: str) -> float:
 
 def _finish(folder: ResultFolder, data: str) -> None:
     folder.provenance(data)
-    print(f"written to {folder.path}: {len(list(folder.path.iterdir()))} files")
+    print(f"written to {folder.path}")

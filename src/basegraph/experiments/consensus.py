@@ -112,7 +112,10 @@ def reproduce(folder: ResultFolder, seeds: list[int]) -> list[str]:
             seeds,
         )
         folder.table(f"{figure.name}.csv", rows)
-        draw_consensus(rows, [folder / f"{figure.name}.{suffix}" for suffix in ("png", "svg")])
+        where = {n: f" at n = {n}" if len(claims) == 1 else "" for n in figure.sizes}
+        same = dict.fromkeys(f"{b} is the same as {a}{where[n]}" for a, b, n in claims)
+        paths = [folder / f"{figure.name}.{suffix}" for suffix in ("png", "svg")]
+        draw_consensus(rows, paths, note="; ".join(same))
     return said
 
 

@@ -35,7 +35,7 @@ class ResultFolder:
     def text(self, name: str, text: str) -> None:
         """Write text."""
         with replacing(self.path / name) as temporary:
-            temporary.write_text(text)
+            temporary.write_text(text, encoding="utf-8")
 
     def provenance(self, data: str) -> None:
         """Write down the command, the code, the machine and the data the files came from."""
@@ -44,7 +44,7 @@ class ResultFolder:
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write rows, which all have the keys of the first, as CSV."""
-    with replacing(path) as temporary, open(temporary, "w", newline="") as file:
+    with replacing(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

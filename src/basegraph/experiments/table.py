@@ -95,16 +95,16 @@ def _rounds_to_consensus(t: Sequence, rate: float) -> tuple[bool, int | None]:
     except NotFiniteTime:
         if rate >= 1:
             return False, None
-        return False, ceil(t.period * log(SHRINK) / (2 * log(rate)))
+        return False, t.period * ceil(log(SHRINK) / (2 * log(rate)))
     return True, t.period
 
 
 def convergence(n: int, epsilon: float, sigma: float, zeta: float) -> list[dict[str, Any]]:
     """App. E evaluated: the order of rounds DSGD needs to reach ε, in units of L F_0."""
     for name, value in (("epsilon", epsilon), ("sigma", sigma), ("zeta", zeta)):
-        if not (value > 0 if name == "epsilon" else value >= 0):
-            bound = "above 0" if name == "epsilon" else "0 or above"
-            raise InvalidArgument(f"--{name}", value, f"must be a number {bound}")
+        low = 1e-30 if name == "epsilon" else 0
+        if not low <= value <= 1e30:
+            raise InvalidArgument(f"--{name}", value, f"must be a number from {low:g} to 1e30")
     rows = []
     for theory in THEORY:
         if theory.nodes != "any" and n & (n - 1):

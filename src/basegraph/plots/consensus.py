@@ -8,72 +8,111 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.lines import Line2D
 
 from basegraph.consensus import FLOOR
+from basegraph.errors import InvalidArgument
 from basegraph.plots.canvas import COLOURS, panels, save
+from basegraph.topology.round import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_PANELS = 30
 LOWEST = 1e-32
 """Errors below this, zero among them, are drawn here: at the floor of float64."""
 
 
-def draw_consensus(rows: list[dict[str, Any]], paths: list[Path]) -> None:
+def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = "") -> None:
     """Draw rows of {n, topology, degree, seed, step, error}, the columns of the CSV.
 
-    Several seeds become a median and a band from the smallest to the largest. A curve that
-    reaches exact consensus ends with a marker at the round that reached it.
+    Several seeds become a median and a band from the smallest to the largest. A curve that drops
+    to rounding at once, as exact consensus does, ends with a marker at that round.
     """
     sizes = list(dict.fromkeys(row["n"] for row in rows))
+    if len(sizes) > MOST_PANELS:
+        raise InvalidArgument("--nodes", len(sizes), f"at most {MOST_PANELS} panels can be drawn")
     specs = list(dict.fromkeys(row["topology"] for row in rows))
-    colours = {spec: COLOURS[i % len(COLOURS)] for i, spec in enumerate(specs)}
     columns = min(3, len(sizes))
-    height = 3.2 if len(sizes) > 1 else 3.8
-    figure, axes = panels(ceil(len(sizes) / columns), columns, width=4.2, height=height)
+    width, height = (6.4, 4.4) if len(sizes) == 1 else (4.2, 3.2)
+    figure, axes = panels(ceil(len(sizes) / columns), columns, width=width, height=height)
     for axis in axes[len(sizes) :]:
         axis.set_axis_off()
     for n, axis in zip(sizes, axes, strict=False):
         chosen = [row for row in rows if row["n"] == n]
         for i, spec in enumerate(specs):
-            curve = [row for row in chosen if row["topology"] == spec]
-            # Earlier curves are thicker, so that one that coincides with a later one still shows.
-            _curve(axis, curve, colours[spec], max(1.2, 3.0 - 0.3 * i))
+            _curve(axis, [row for row in chosen if row["topology"] == spec], *_look(i))
         axis.set_yscale("log")
         axis.locator_params(axis="x", integer=True)
         axis.set_title(f"n = {n}")
         axis.set_xlabel("round")
         axis.set_ylabel("consensus error")
-    handles, labels = [], []
-    for spec in specs:
-        found = {row["degree"] for row in rows if row["topology"] == spec}
-        line = next(line for a in axes for line in a.get_lines() if line.get_label() == spec)
-        handles.append(line)
-        labels.append(f"{spec} ({', '.join(map(str, sorted(found)))})")
-    place = "outside right center" if len(sizes) == 1 else "outside lower center"
-    ncols = 1 if len(sizes) == 1 else 4
+    handles = [
+        Line2D([], [], color=colour, linewidth=width, linestyle=style)
+        for colour, style, width in (_look(i) for i in range(len(specs)))
+    ]
+    labels = [f"{spec} ({_degrees(rows, spec, sizes)})" for spec in specs]
     figure.legend(
-        handles, labels, loc=place, ncols=ncols, frameon=False, title="neighbours per round: (k)"
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=2 if len(sizes) == 1 else min(4, 2 * columns),
+        frameon=False,
+        title="in brackets: largest number of neighbours in a round"
+        + (" for each n" if len(sizes) > 1 else "")
+        + (f"; {note}" if note else ""),
+        title_fontsize=8,
     )
     for path in paths:
         save(figure, path)
 
 
-def _curve(axis: Axes, rows: list[dict[str, Any]], colour: str, width: float) -> None:
+def _look(index: int) -> tuple[str, str, float]:
+    """Colour, line style and width: earlier curves are thicker, so that one that coincides with a
+    later one still shows; where colours begin to repeat, lines are dashed.
+    """
+    colour = index % len(COLOURS)
+    style = "-" if index < len(COLOURS) else "--"
+    return COLOURS[colour], style, max(1.2, 3.2 - 0.35 * colour)
+
+
+def _degrees(rows: list[dict[str, Any]], spec: str, sizes: list[int]) -> str:
+    """The degree for every n, once if it is always the same; – where there is no curve."""
+    found = {row["n"]: str(row["degree"]) for row in rows if row["topology"] == spec}
+    each = [found.get(n, "–") for n in sizes]
+    return each[0] if len(set(each)) == 1 else ", ".join(each)
+
+
+def _curve(axis: Axes, rows: list[dict[str, Any]], colour: str, style: str, width: float) -> None:
     if not rows:
         return
     by_step: dict[int, list[float]] = defaultdict(list)
     for row in rows:
-        by_step[row["step"]].append(max(row["error"], LOWEST))
+        by_step[row["step"]].append(row["error"])
     steps = sorted(by_step)
     errors = np.array([by_step[step] for step in steps])
-    middle, low, high = np.median(errors, axis=1), errors.min(axis=1), errors.max(axis=1)
-    start = max(middle[0], LOWEST)
-    done = np.flatnonzero(middle <= FLOOR * start)
-    end = int(done[0]) + 1 if len(done) else len(steps)
-    drawn = np.where(middle[:end] <= FLOOR * start, LOWEST, middle[:end])
-    axis.plot(steps[:end], drawn, color=colour, linewidth=width, label=rows[0]["topology"])
-    if errors.shape[1] > 1:
-        axis.fill_between(steps[:end], low[:end], high[:end], color=colour, alpha=0.18, linewidth=0)
-    if len(done):
-        axis.plot(steps[end - 1], LOWEST, "o", color=colour, markersize=2.5 * width)
+    end = reached(np.median(errors, axis=1))
+    shown = np.maximum(errors[: len(steps) if end is None else end + 1], LOWEST)
+    if end is not None:
+        shown[end] = LOWEST
+    middle, low, high = np.median(shown, axis=1), shown.min(axis=1), shown.max(axis=1)
+    steps = steps[: len(shown)]
+    lone = "o" if len(steps) == 1 else None
+    axis.plot(steps, middle, color=colour, linewidth=width, linestyle=style, marker=lone)
+    if shown.shape[1] > 1:
+        axis.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+    if end is not None:
+        axis.plot(end, LOWEST, "o", color=colour, markersize=2.5 * width)
+
+
+def reached(errors: FloatArray) -> int | None:
+    """The round after which consensus is exact: rounding is all that is left, at one stroke.
+
+    A geometric decay also gets that low in the end, but not from far above in a single round.
+    """
+    done = np.flatnonzero(errors <= FLOOR * max(errors[0], LOWEST))
+    if not errors[0]:
+        return 0
+    if not len(done) or errors[done[0] - 1] <= 1e6 * FLOOR * errors[0]:
+        return None
+    return int(done[0])

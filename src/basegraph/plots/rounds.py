@@ -20,7 +20,7 @@ MOST_NODES = 128
 MOST_ROUNDS = 64
 LABELLED = 16
 """Up to this many edges in a round each carries its weight; beyond, the panel's title does."""
-CLUTTERED = 6
+CLUTTERED = 4
 """More edges than this that all have one weight do not repeat it: the title says it once."""
 SPACING = 0.36
 """Inches between two nodes on the circle."""

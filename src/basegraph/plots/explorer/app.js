@@ -16,9 +16,9 @@ const find = (id) => document.getElementById(id);
 
 function runs() {
   const t = topology(state.spec, state.n);
-  const steps = Math.max(2 * (t.period || 12), 12);
   const x0 = gaussianStart(state.n, state.seed);
   const specs = [state.spec, ...state.compared.filter((spec) => spec !== state.spec)];
+  const steps = Math.max(12, 2 * (t.period || 6), ...specs.slice(1).map(periodOf));
   const curves = [];
   for (const spec of specs) {
     try {
@@ -28,6 +28,14 @@ function runs() {
     }
   }
   return { t, steps, x0, curves };
+}
+
+function periodOf(spec) {
+  try {
+    return (topology(spec, state.n).period || 0) + 1;
+  } catch {
+    return 0; // not defined for this n
+  }
 }
 
 let current = null;
@@ -40,6 +48,8 @@ function rebuild() {
   } catch (error) {
     current = null;
     find("problem").textContent = `${state.spec}, n = ${state.n}: ${error.message}`;
+    find("status").textContent = "";
+    history.replaceState(null, "", `#${state.spec}/${state.n}`);
     for (const id of ["graph", "errors", "rounds", "legend", "origins"]) find(id).replaceChildren();
     return;
   }
@@ -61,9 +71,11 @@ function show() {
   const phase = t.period ? `${state.step % t.period} (of 0 to ${t.period - 1})` : `${state.step}`;
   const error = errors[state.step];
   const exact = error <= 1e-28 * errors[0];
+  const rounds_ = state.step === 1 ? "1 round" : `${state.step} rounds`;
+  const own = state.selected === null ? "" : ` Node ${state.selected} holds ${states[state.step][state.selected].toPrecision(4)}.`;
   find("status").textContent =
-    `After ${state.step} rounds: consensus error ${error.toExponential(1)}` +
-    `${exact ? ", exact average" : ""}. Drawn: round ${phase}, which comes next.`;
+    `After ${rounds_}: consensus error ${error.toExponential(1)}` +
+    `${exact ? ", exact average" : ""}. Drawn: round ${phase}, which comes next.${own}`;
   find("slider").value = state.step;
   origins(t.round(state.step));
   rounds(t);
@@ -118,7 +130,7 @@ function rounds(t) {
     table.replaceChildren();
     return;
   }
-  const shown = t.period || 12;
+  const shown = t.period || current.steps + 1;
   const rows = Array.from({ length: shown }, (_, step) => {
     const heard = t.round(step).filter(([i]) => i === state.selected);
     const row = document.createElement("tr");
@@ -172,17 +184,17 @@ function select(node) {
 
 function choose() {
   const name = find("name").value;
-  const n = Math.round(Number(find("n").value));
-  if (!(n >= 1 && n <= MOST_NODES)) {
+  const n = Number(find("n").value);
+  if (!(Number.isInteger(n) && n >= 1 && n <= MOST_NODES)) {
     find("problem").textContent = `n must be a whole number from 1 to ${MOST_NODES}`;
     return;
   }
   const options = {};
   for (const option of CATALOGUE[name][1]) {
-    const value = Math.round(Number(find(option).value));
-    const low = option === "seed" ? 0 : 1;
-    if (!(value >= low && value <= 10 ** 6)) {
-      find("problem").textContent = `${option} must be a whole number from ${low}`;
+    const value = Number(find(option).value);
+    if (!isSound(option, value)) {
+      const low = option === "seed" ? 0 : 1;
+      find("problem").textContent = `${option} must be a whole number from ${low} to ${10 ** 6}`;
       return;
     }
     options[option] = value;
@@ -203,10 +215,20 @@ function fillControls() {
   }
 }
 
+// #name:option=value,.../n, written by this page or by hand: what makes no sense is passed over.
 function readHash() {
-  const [spec, n] = decodeURIComponent(location.hash.slice(1)).split("/");
-  if (spec && CATALOGUE[parseSpec(spec).name]) state.spec = spec;
-  if (Number(n) >= 1 && Number(n) <= MOST_NODES) state.n = Number(n);
+  const [spec, n] = location.hash.slice(1).split("/");
+  const { name, options } = parseSpec(spec || "");
+  if (Object.hasOwn(CATALOGUE, name)) {
+    const sound = Object.entries(options).filter(([option, value]) => isSound(option, value));
+    state.spec = formatSpec(name, Object.fromEntries(sound));
+  }
+  if (Number.isInteger(Number(n)) && Number(n) >= 1 && Number(n) <= MOST_NODES) state.n = Number(n);
+}
+
+function isSound(option, value) {
+  const low = option === "seed" ? 0 : 1;
+  return Number.isInteger(value) && value >= low && value <= 10 ** 6;
 }
 
 function compareBoxes() {
@@ -245,14 +267,19 @@ function listen() {
   });
   find("node").addEventListener("change", (event) => {
     const node = Number(event.target.value);
-    select(event.target.value !== "" && node >= 0 && node < state.n ? Math.round(node) : null);
+    const sound = event.target.value !== "" && Number.isInteger(node) && node >= 0 && node < state.n;
+    find("problem").textContent =
+      sound || event.target.value === "" ? "" : `a node is a whole number from 0 to ${state.n - 1}`;
+    select(sound ? node : null);
   });
   find("graph").addEventListener("click", (event) => {
     const { node } = event.target.dataset;
     select(node === undefined || Number(node) === state.selected ? null : Number(node));
   });
   document.addEventListener("keydown", (event) => {
-    if (event.target.matches("input, select, button") && event.key !== "Escape") return;
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    if (event.target.matches("input:not([type=checkbox]), select") && event.key !== "Escape") return;
+    if (event.target.matches("button, input") && event.key === " ") return;
     const keys = {
       " ": play,
       ArrowRight: () => go(state.step + 1),
@@ -260,7 +287,7 @@ function listen() {
       ArrowUp: () => select(((state.selected ?? -1) + 1) % state.n),
       ArrowDown: () => select(((state.selected ?? 0) - 1 + state.n) % state.n),
       Home: () => go(0),
-      End: () => current && go(current.t.period || current.steps),
+      End: () => current && go(current.t.period > 1 ? current.t.period : current.steps),
       Escape: () => select(null),
     };
     if (keys[event.key]) {
@@ -270,6 +297,11 @@ function listen() {
   });
 }
 
+window.addEventListener("hashchange", () => {
+  readHash();
+  fillControls();
+  rebuild();
+});
 listen();
 readHash();
 compareBoxes();

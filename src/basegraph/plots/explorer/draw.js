@@ -6,13 +6,13 @@ const ORIGIN_COLOURS = {
   "Alg. 1 line 9": "var(--edge)",
   "Alg. 2 line 11": "#e7798f",
   "Alg. 2 line 15": "#4a7fc1",
-  "Alg. 2 line 20": "#d9b500",
+  "Alg. 2 line 20": "#b09000",
   "Alg. 2 line 25": "#35a835",
   "Alg. 2 line 27": "#4db1e0",
   "Alg. 3 line 10": "var(--ink)",
   "": "var(--edge)",
 };
-const CURVES = ["#0b7aa8", "#d1495b", "#2e9b57", "#e09f1f", "#8a63c4", "#7d8aa3"];
+const CURVES = ["#0b7aa8", "#d1495b", "#2e9b57", "#b97a00", "#8a63c4", "#7d8aa3", "#b8479c", "#6b6b00"];
 
 function svg(name, attributes = {}, text = null) {
   const element = document.createElementNS(SVG, name);
@@ -47,7 +47,9 @@ function drawRound(host, t, step, values, range, selected) {
     if (t.symmetric && i > j) continue;
     const [x0, y0] = place(j, n);
     const [x1, y1] = place(i, n);
-    const pull = 0.25 * (1 - Math.hypot(x1 - x0, y1 - y0) / 200);
+    // Longer chords bend towards the centre, neighbours on the circle and diameters do not.
+    const chord = Math.hypot(x1 - x0, y1 - y0) / 200;
+    const pull = Math.min(0.2, 2 * chord) * (1 - chord);
     const [cx, cy] = [((x0 + x1) / 2) * (1 - pull), ((y0 + y1) / 2) * (1 - pull)];
     let path = `M${x0.toFixed(1)} ${y0.toFixed(1)}Q${cx.toFixed(1)} ${cy.toFixed(1)} ${x1.toFixed(1)} ${y1.toFixed(1)}`;
     if (!t.symmetric) path += arrowHead(cx, cy, x1, y1, dot);
@@ -99,7 +101,8 @@ function labelEdges(root, t, arcs, distinct) {
     const [x0, y0] = place(j, t.n);
     const [x1, y1] = place(i, t.n);
     const along = Math.hypot(x1 - x0, y1 - y0) > 130 ? 0.34 : 0.5;
-    const at = [x0 + along * (x1 - x0), y0 + along * (y1 - y0)].map((v) => v * 0.94);
+    const inward = Math.hypot(x1 - x0, y1 - y0) < 60 ? 0.87 : 0.94;
+    const at = [x0 + along * (x1 - x0), y0 + along * (y1 - y0)].map((v) => v * inward);
     root.append(svg("text", { x: at[0], y: at[1], class: "weight" }, `${a}/${b}`));
   }
 }
