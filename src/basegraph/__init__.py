@@ -4,13 +4,14 @@ from basegraph.consensus import consensus_error, gossip
 from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime
 from basegraph.topology.catalog import TOPOLOGIES, topology
 from basegraph.topology.interchange import from_networkx
+from basegraph.topology.origin import Origin
 from basegraph.topology.properties import (
     bytes_per_round,
     consensus_rate,
     shortest_possible,
     theorem_1_length,
 )
-from basegraph.topology.round import Origin, Round
+from basegraph.topology.round import Round
 from basegraph.topology.sequence import Sequence, Topology
 from basegraph.topology.verify import Certificate, verify
 

@@ -13,7 +13,8 @@ from basegraph.commands.arguments import Force, build, whole_number
 from basegraph.commands.output import as_json, table
 from basegraph.files import writable
 from basegraph.topology.catalog import TOPOLOGIES
-from basegraph.topology.round import Origin, Round
+from basegraph.topology.origin import Origin
+from basegraph.topology.round import Round
 from basegraph.topology.sequence import Topology
 
 SHOWN = 12

@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 
 from basegraph.errors import InvalidArgument
 from basegraph.plots.canvas import panels, save
-from basegraph.topology.round import Origin, Round
+from basegraph.topology.origin import Origin
+from basegraph.topology.round import Round
 from basegraph.topology.sequence import Topology
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from basegraph.topology.hyper_hypercube import hyper_hypercube
 from basegraph.topology.integers import at_least, node_count, smooth_part
+from basegraph.topology.origin import Origin
 from basegraph.topology.product import Product
-from basegraph.topology.round import Origin
 from basegraph.topology.sequence import Sequence
 from basegraph.topology.simple_base import simple_base
 

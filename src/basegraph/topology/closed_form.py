@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from basegraph.errors import InvalidArgument
-from basegraph.topology.round import IntArray, Origin, Round
+from basegraph.topology.origin import Origin
+from basegraph.topology.round import IntArray, Round
 from basegraph.topology.sequence import Sequence, Topology, rebuilt
 
 

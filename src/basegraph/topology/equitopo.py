@@ -6,6 +6,7 @@ With the cyclic shift P, the building block is A(u) = (n-1)/n P^u + I/n for a sh
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -63,22 +64,11 @@ def one_peer_d_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
     >>> t.round(3) == t.round(3)
     True
     """
-    n, seed, eta = node_count(n), at_least(0, below=2**64, seed=seed), rational("eta", eta)
-    weight = _peer_weight(n, eta)
 
-    def segments(step: int) -> list[Segment]:
-        if n == 1:
-            return []
-        (u,) = integers(1, n, 1, seed=seed, step=step)
+    def segments(step: int, u: int, weight: Fraction) -> list[Segment]:
         return circulant(n, {u: weight})
 
-    return RandomTopology(
-        f"one-peer-d-equidyn:seed={seed}{_eta_option(eta)}",
-        n,
-        segments,
-        max_degree=min(1, n - 1),
-        symmetric=n <= 2,
-    )
+    return _one_peer("one-peer-d-equidyn", n, seed, eta, segments, symmetric=n in (1, 2))
 
 
 def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF) -> RandomTopology:
@@ -94,13 +84,8 @@ def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
     >>> all(t.neighbors(j, 0)[i] == w for i in range(10) for j, w in t.neighbors(i, 0).items())
     True
     """
-    n, seed, eta = node_count(n), at_least(0, below=2**64, seed=seed), rational("eta", eta)
-    weight = _peer_weight(n, eta)
 
-    def segments(step: int) -> list[Segment]:
-        if n == 1:
-            return []
-        (u,) = integers(1, n, 1, seed=seed, step=step)
+    def segments(step: int, u: int, weight: Fraction) -> list[Segment]:
         (s,) = integers(0, n, 1, seed=seed, step=step, stream=1)
         v = min(u, n - u)
 
@@ -114,12 +99,31 @@ def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
 
         return [Segment(0, n, (weight,), senders)]
 
+    return _one_peer("one-peer-u-equidyn", n, seed, eta, segments, symmetric=True)
+
+
+def _one_peer(
+    name: str,
+    n: int,
+    seed: int,
+    eta: Fraction | str | float,
+    segments: Callable[[int, int, Fraction], list[Segment]],
+    *,
+    symmetric: bool,
+) -> RandomTopology:
+    """The topology whose step draws a shift u and makes segments of (step, u, peer's weight)."""
+    n, seed, rate = node_count(n), at_least(0, below=2**64, seed=seed), rational("eta", eta)
+    weight = _peer_weight(n, rate)
+
+    def at(step: int) -> list[Segment]:
+        if n == 1:
+            return []
+        (u,) = integers(1, n, 1, seed=seed, step=step)
+        return segments(step, u, weight)
+
+    option = "" if rate == HALF else f",eta={rate}"
     return RandomTopology(
-        f"one-peer-u-equidyn:seed={seed}{_eta_option(eta)}",
-        n,
-        segments,
-        max_degree=min(1, n - 1),
-        symmetric=True,
+        f"{name}:seed={seed}{option}", n, at, max_degree=min(1, n - 1), symmetric=symmetric
     )
 
 
@@ -141,7 +145,3 @@ def _peer_weight(n: int, eta: Fraction) -> Fraction:
     if eta.denominator * n >= LARGEST:
         raise InvalidArgument("eta", str(eta), f"must have a denominator below 2**62 / {n}")
     return eta * Fraction(n - 1, n)
-
-
-def _eta_option(eta: Fraction) -> str:
-    return "" if eta == HALF else f",eta={eta}"

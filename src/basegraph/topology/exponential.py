@@ -8,7 +8,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.topology.closed_form import ClosedFormSequence, circulant
 from basegraph.topology.hyper_hypercube import hyper_hypercube
 from basegraph.topology.integers import ceil_log, node_count
-from basegraph.topology.round import Origin
+from basegraph.topology.origin import Origin
 from basegraph.topology.static import static
 
 

@@ -7,7 +7,7 @@ from math import prod
 from basegraph.errors import InvalidArgument
 from basegraph.topology.closed_form import ClosedFormSequence, Segment, cliques
 from basegraph.topology.integers import at_least, fewest_factors, node_count, smooth_part
-from basegraph.topology.round import Origin
+from basegraph.topology.origin import Origin
 
 
 def hyper_hypercube(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from basegraph.errors import InvalidArgument, InvalidRound
 from basegraph.topology.integers import at_least, node
+from basegraph.topology.origin import Origin
 from basegraph.topology.rational import rational
 
 if TYPE_CHECKING:
@@ -28,42 +28,6 @@ if TYPE_CHECKING:
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-
-class Origin(IntEnum):
-    """Which line of the paper's pseudo-code added an arc (the figures colour by it)."""
-
-    UNSPECIFIED = 0
-    HYPER_HYPERCUBE = 1
-    """Alg. 1, line 9: a complete graph among the nodes that differ in one digit."""
-    LINE_11 = 2
-    """Alg. 2, line 11: average inside each V_l."""
-    LINE_15 = 3
-    """Alg. 2, line 15: the smaller parts give V_l the average of all."""
-    LINE_20 = 4
-    """Alg. 2, line 20: redundant; nodes of V_l that no smaller part needed."""
-    LINE_25 = 5
-    """Alg. 2, line 25: average inside each V_{l,a}."""
-    LINE_27 = 6
-    """Alg. 2, line 27: redundant; the last part, already finished, averages again."""
-    ACROSS = 7
-    """Alg. 3, line 10: average across the blocks V_1 .. V_p."""
-
-    @property
-    def label(self) -> str:
-        """How tables and legends name it."""
-        return _ORIGIN_LABELS[self]
-
-
-_ORIGIN_LABELS = {
-    Origin.UNSPECIFIED: "",
-    Origin.HYPER_HYPERCUBE: "Alg. 1 line 9",
-    Origin.LINE_11: "Alg. 2 line 11",
-    Origin.LINE_15: "Alg. 2 line 15",
-    Origin.LINE_20: "Alg. 2 line 20",
-    Origin.LINE_25: "Alg. 2 line 25",
-    Origin.LINE_27: "Alg. 2 line 27",
-    Origin.ACROSS: "Alg. 3 line 10",
-}
 
 _ARRAYS = ("receivers", "senders", "numerators", "denominators", "origins")
 

@@ -11,7 +11,8 @@ from basegraph.errors import InvalidArgument
 from basegraph.topology.closed_form import ClosedFormSequence, Segment, cliques, others
 from basegraph.topology.hyper_hypercube import hyper_hypercube
 from basegraph.topology.integers import at_least, digits, fewest_factors, node_count, smooth_part
-from basegraph.topology.round import IntArray, Origin
+from basegraph.topology.origin import Origin
+from basegraph.topology.round import IntArray
 
 
 @dataclass(frozen=True)
