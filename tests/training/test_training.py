@@ -276,6 +276,7 @@ def test_bad_fields(fields, complaint):
         (["--damping", "auto"], "damping='auto': dsgdm has no such option"),
         (["--algorithm", "dsgd", "--nesterov", "true"], "nesterov=True: dsgd has no such option"),
         (["--topology", "one-peer-hypercube"], "--nodes=25: one-peer-hypercube needs n"),
+        (["--algorithm", "allreduce-sgd", "--local-steps", "2"], "averages gradients at every"),
         (["--config", "none.toml"], "--config='none.toml': No such file"),
         (["--resume"], "has no checkpoint to resume from"),
         (["--epochs", "many"], "epochs='many': must be an integer"),
@@ -310,6 +311,7 @@ def test_commands_end_to_end(tmp_path):
     for seed in (0, 1):
         arguments = ["--nodes", 4, "--epochs", 6, "--seed", seed, "--out", tmp_path / f"s{seed}"]
         text = ok("train", *arguments)
+        assert "heterogeneity 0." in text
         assert "epoch 6: loss" in text
         assert "done: test accuracy" in text
     folder = tmp_path / "s0"

@@ -81,7 +81,8 @@ def train(
                 for name in row.keys() - {"epoch", "step"}:
                     events.add_scalar(name, row[name], row["step"])
 
-        rows = start(chosen, out, resume=resume, watcher=Watcher(display.stepped, evaluated))
+        watcher = Watcher(display.stepped, evaluated, display.started)
+        rows = start(chosen, out, resume=resume, watcher=watcher)
     if events is not None:
         events.close()
     print(f"done: test accuracy {rows[-1]['test_accuracy']:.1%}, run in {out}")
@@ -124,6 +125,15 @@ class _Display:
     def __exit__(self, *exception: object) -> None:
         self.bar.stop()
 
+    def started(self, facts: dict[str, Any]) -> None:
+        """Say what is about to be trained on."""
+        damping = f", d2 damped by τ = {facts['damping']}" if "damping" in facts else ""
+        self._say(
+            f"{facts['samples_per_node']} samples per node, heterogeneity "
+            f"{facts['heterogeneity']:.2f} (mean total-variation distance of the nodes' labels), "
+            f"{facts['parameters']} parameters, {facts['device']}{damping}"
+        )
+
     def stepped(self, step: int, total: int, loss: float) -> None:
         """Move the bar."""
         now = time.perf_counter()
@@ -144,6 +154,9 @@ class _Display:
             f"worst node {row['test_accuracy_worst']:.1%}), consensus distance "
             f"{row['consensus_distance']:.2g}, {row['bytes_per_node'] / 1e6:.1f} MB per node"
         )
+        self._say(line)
+
+    def _say(self, line: str) -> None:
         if self.bar.disable:
             print(line, flush=True)
         else:

@@ -81,6 +81,17 @@ class StackedEngine:
             if len(split)
         }
 
+    def facts(self) -> dict[str, Any]:
+        """What is known before the first step and is no choice of the user's."""
+        found = {
+            "samples_per_node": int(self.planner.parts.shape[1]),
+            "heterogeneity": round(self.heterogeneity, 4),
+            "parameters": self.model.size,
+            "steps_per_epoch": self.steps_per_epoch,
+            "device": str(self.device),
+        }
+        return found if self.damping is None else {**found, "damping": self.damping}
+
     @property
     def total_steps(self) -> int:
         """Steps of the whole run."""
@@ -193,6 +204,10 @@ def make_method(config: RunConfig, t: Topology) -> tuple[Method, float | None]:
     elif config.damping != "none":
         raise InvalidArgument("damping", config.damping, f"{config.algorithm} has no such option")
     method = algorithm(config.algorithm, **options)
+    if method.centralized and config.local_steps > 1:
+        raise InvalidArgument(
+            "local_steps", config.local_steps, f"{method.name} averages gradients at every step"
+        )
     if not config.allow_unstable:
         require_stable(method, t, config.local_steps)
     return method, damping if "damping" in known else None

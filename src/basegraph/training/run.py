@@ -47,10 +47,11 @@ class Interrupted(BasegraphError):
 
 @dataclass(frozen=True)
 class Watcher:
-    """What the loop tells whoever watches: called after a step, and after an evaluation."""
+    """What the loop tells whoever watches: at the start, after a step, after an evaluation."""
 
     stepped: Callable[[int, int, float], None] = lambda step, total, loss: None
     evaluated: Callable[[dict[str, Any]], None] = lambda row: None
+    started: Callable[[dict[str, Any]], None] = lambda facts: None
 
 
 def train(
@@ -78,7 +79,8 @@ def train(
     if resume:
         loop.resume()
     else:
-        folder.start(config, dataset)
+        folder.start(config, dataset, engine.facts())
+    watcher.started(engine.facts())
     with _told_to_stop() as told:
         return loop.run(told)
 
@@ -107,10 +109,11 @@ class RunFolder:
             raise InvalidArgument("--out", str(path), f"cannot be made: {reason}") from None
         writable("--out", self.metrics, force=True)
 
-    def start(self, config: RunConfig, dataset: Dataset) -> None:
+    def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
         """Write what is known before the first step."""
         data = f"{dataset.name}: {len(dataset.train)} training, {len(dataset.test)} test samples"
-        self._write(self.provenance, json.dumps(provenance(data), indent=2) + "\n")
+        origin = {**provenance(data), "measured": facts}
+        self._write(self.provenance, json.dumps(origin, indent=2) + "\n")
         self._write(self.metrics, "")
         self._write(self.config, config.to_toml())
 
