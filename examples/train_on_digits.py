@@ -33,12 +33,13 @@ COMMON = {"nodes": 25, "dataset": "digits", "model": "mlp", "alpha": 0.1, "lr": 
 def main() -> None:
     """Train, print the table, draw the curves."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
-    runs = folder / "runs"
-    shutil.rmtree(runs, ignore_errors=True)
+    runs = folder / "digits-runs"
     print("25 nodes, digits with Dirichlet α = 0.1, momentum SGD, 100 epochs, 3 seeds each")
     jobs = [(name, fields, seed) for seed in SEEDS for name, fields in CASES]
     for name, fields, seed in progress(jobs, "training"):
-        train(RunConfig(**COMMON, **fields, seed=seed), runs / f"{name}-seed{seed}")
+        out = runs / f"{name}-seed{seed}"
+        shutil.rmtree(out, ignore_errors=True)
+        train(RunConfig(**COMMON, **fields, seed=seed), out)
     rows = []
     for name, _ in CASES:
         last = [read_run(runs / f"{name}-seed{seed}")["rows"][-1] for seed in SEEDS]

@@ -76,6 +76,15 @@ def test_batch_norm_is_refused_with_an_explanation():
     FlatModel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, track_running_stats=False)))
 
 
+def test_what_is_not_a_function_of_its_parameters_is_refused():
+    with pytest.raises(bg.InvalidArgument, match=r"Dropout '1'.*draws at random"):
+        FlatModel(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
+    frozen = nn.Linear(2, 2)
+    frozen.bias.requires_grad_(False)
+    with pytest.raises(bg.InvalidArgument, match=r"parameter 'bias'.*is frozen"):
+        FlatModel(frozen)
+
+
 def test_a_model_needs_parameters():
     with pytest.raises(bg.InvalidArgument, match="must have parameters"):
         FlatModel(nn.ReLU())

@@ -16,9 +16,11 @@ from torch import nn
 
 import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.data.augment import gather
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset, Split
 from basegraph.models.networks import build
+from basegraph.plots.learning import labels
 from basegraph.training import checkpoint, update
 from basegraph.training.config import RunConfig, field_help, read_toml
 from basegraph.training.engine import StackedEngine
@@ -48,7 +50,10 @@ class Naive:
 
     def step(self, step):
         config = self.reference.config
-        samples, labels = self.reference._batch(step)
+        engine = self.reference
+        planned = engine._inputs(step)
+        samples = gather(engine.images, **planned, mean=engine.mean, std=engine.std)
+        labels = engine.labels[planned["sample"]]
         total = config.epochs * self.reference.steps_per_epoch
         lr = config.lr * (1 + np.cos(np.pi * step / total)) / 2
         half = []
@@ -196,6 +201,62 @@ def test_divergence_names_step_node_and_checkpoint(tmp_path):
         train(config, tmp_path / "run")
 
 
+@pytest.mark.parametrize("cut", ["checkpoint.safetensors", "metrics.jsonl", "half a line"])
+def test_resumes_whatever_a_kill_left(cut, tmp_path):
+    config = RunConfig(**SHORT)
+    whole = train(config, tmp_path / "whole")
+    again = tmp_path / "again"
+    train(config, again)
+    (again / ".checkpoint.abc.safetensors").write_bytes(b"half written")
+    if cut == "half a line":
+        text = (again / "metrics.jsonl").read_text()
+        (again / "metrics.jsonl").write_text(text[:-20])
+        expected = whole[:-1]
+    else:
+        (again / cut).unlink()
+        expected = whole if cut.startswith("checkpoint") else []
+    rows = train(config, again, resume=True)
+    assert [{**r, "seconds": 0} for r in rows] == [{**r, "seconds": 0} for r in expected]
+    assert not list(again.glob(".checkpoint*"))
+
+
+def test_other_data_are_not_resumed(tmp_path):
+    digits = load("digits")
+    config = RunConfig(**SHORT)
+    train(config, tmp_path / "run", dataset=digits)
+    order = np.arange(len(digits.train))[::-1]
+    other = Dataset("digits", digits.train.take(order), digits.test, 10)
+    with pytest.raises(bg.InvalidArgument, match="was run on other data or models"):
+        train(config, tmp_path / "run", dataset=other, resume=True)
+
+
+def test_models_that_blow_up_are_not_kept(tmp_path):
+    config = RunConfig(lr=1e40, **{**SHORT, "batch": 400, "epochs": 1, "warmup": 0})
+    with pytest.raises(Diverged, match=r"at step \d+; last good checkpoint: none yet"):
+        train(config, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("module", "complaint"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 7)), r"gives \(7,\) instead of 10 outputs"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(63, 10)), r"does not take images \(1, 8, 8\)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).double(), "does not take images"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(module, complaint, tmp_path):
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        train(RunConfig(**SHORT), tmp_path / "run", module=module)
+    assert not (tmp_path / "run").exists()
+
+
+def test_curves_of_different_experiments_are_not_merged():
+    base = vars(RunConfig())
+    assert len(set(labels([base, {**base, "seed": 1}]))) == 1
+    assert len(set(labels([base, {**base, "lr": 0.2}]))) == 2
+    assert labels([base, {**base, "lr": 0.2}])[1] == "base:k=1, dsgdm, lr=0.2"
+
+
 def test_any_module_and_dataset(tmp_path):
     draws = np.random.default_rng(0)
     labels = np.arange(80) % 2
@@ -278,9 +339,12 @@ def test_bad_fields(fields, complaint):
         (["--topology", "one-peer-hypercube"], "--nodes=25: one-peer-hypercube needs n"),
         (["--algorithm", "allreduce-sgd", "--local-steps", "2"], "averages gradients at every"),
         (["--config", "none.toml"], "--config='none.toml': No such file"),
-        (["--resume"], "has no checkpoint to resume from"),
+        (["--resume"], "holds no run to resume"),
         (["--epochs", "many"], "epochs='many': must be an integer"),
         (["--device", "cuda:9"], "device='cuda:9'"),
+        (["--model", "lenet"], "model='lenet': does not take images (1, 8, 8)"),
+        (["--seed", str(2**64)], "seed=18446744073709551616: must be an integer"),
+        (["--alpha", "1e-320"], "alpha=1e-320: must be a number above 0"),
     ],
 )
 def test_mistakes_are_refused_before_training(arguments, complaint, tmp_path):
@@ -288,7 +352,7 @@ def test_mistakes_are_refused_before_training(arguments, complaint, tmp_path):
     assert done.returncode == 2
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1
-    assert not (tmp_path / "out" / "metrics.jsonl").exists()
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ def require_stable(method: Method, topology: Topology, local_steps: int = 1) -> 
         raise Unstable(
             f"{method.name} is unstable on {topology.spec} with n={topology.n}: without any "
             f"gradient, {found.steps} steps multiply disagreement by {found.radius:.3g}. Stable "
-            f"choices: gradient-tracking, qg-dsgdm, or d2 with damping; --allow-unstable goes on"
+            f"choices: gradient-tracking, qg-dsgdm, or d2 with damping. --allow-unstable true goes "
+            f"on regardless"
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,13 +47,11 @@ def compare(
 
 def read_run(path: Path) -> dict[str, Any]:
     """A run's folder as {run, config, rows}."""
-    metrics = path / "metrics.jsonl"
-    if not metrics.is_file():
+    from basegraph.training.run import RunFolder
+
+    if not (path / "config.toml").is_file():
         raise InvalidArgument("RUNS", str(path), "is not the folder of a run")
-    try:
-        rows = [json_module.loads(line) for line in metrics.read_text().splitlines()]
-    except ValueError as error:
-        raise InvalidArgument("RUNS", str(path), f"metrics.jsonl is broken: {error}") from None
+    rows = RunFolder(path, resume=True).rows()
     if not rows:
         raise InvalidArgument("RUNS", str(path), "has no evaluation yet")
     return {"run": path.name, "config": read_toml(path / "config.toml"), "rows": rows}

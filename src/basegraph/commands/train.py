@@ -85,7 +85,8 @@ def train(
         rows = start(chosen, out, resume=resume, watcher=watcher)
     if events is not None:
         events.close()
-    print(f"done: test accuracy {rows[-1]['test_accuracy']:.1%}, run in {out}")
+    reached = f"test accuracy {rows[-1]['test_accuracy']:.1%}, " if rows else ""
+    print(f"done: {reached}run in {out}")
 
 
 def parsed(name: str, text: str) -> object:

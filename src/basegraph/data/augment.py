@@ -13,7 +13,7 @@ from basegraph.data.plan import PADDING
 
 def gather(
     images: Tensor,
-    index: Tensor,
+    sample: Tensor,
     mean: Tensor,
     std: Tensor,
     crop: Tensor | None = None,
@@ -24,9 +24,9 @@ def gather(
 
     What lies outside a cropped image, and what is erased, is zero after normalisation.
     """
-    shape = index.shape
+    shape = sample.shape
     _, channels, height, width = images.shape
-    index = index.reshape(-1)
+    index = sample.reshape(-1)
     if crop is None and flip is None:
         x_bchw = _normalised(images[index], mean, std)
     else:

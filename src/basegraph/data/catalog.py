@@ -6,6 +6,7 @@ import os
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,7 @@ class Published:
 
     name: str
     checksums: tuple[str, ...]
-    """MD5 of the file, and of what it unzips to where that is known."""
+    """MD5 of the file, and of what it unzips to where that is known; none: not checked."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Entry:
 def _idx(*checksums: tuple[str, ...]) -> tuple[tuple[Published, ...], ...]:
     return (
         tuple(Published(f"{n}.gz", c) for n, c in zip(IDX, checksums, strict=True)),
-        tuple(Published(n, c) for n, c in zip(IDX, checksums, strict=True)),
+        tuple(Published(n, c[1:]) for n, c in zip(IDX, checksums, strict=True)),
     )
 
 
@@ -204,7 +205,7 @@ def present(entry: Entry, folder: Path) -> tuple[Published, ...] | None:
 def check(path: Path, file: Published) -> str | None:
     """What is wrong with a file, or None: its checksum, zipped or unzipped, must be a known one."""
     content = path.read_bytes()
-    if md5(content) in file.checksums:
+    if not file.checksums or md5(content) in file.checksums:
         return None
     if path.suffix == ".gz" and not path.name.endswith(".tar.gz"):
         try:
@@ -243,7 +244,7 @@ def download(name: str, data_dir: Path | None = None, base: str | None = None) -
         with replacing(path) as temporary:
             try:
                 urllib.request.urlretrieve((base or entry.base) + file.name, temporary)
-            except OSError as error:
+            except (OSError, HTTPException) as error:
                 raise DataError(f"{file.name}: cannot be fetched: {error}") from None
             problem = check(temporary, file)
             if problem:

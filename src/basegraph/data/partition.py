@@ -31,7 +31,7 @@ def dirichlet(labels: Labels, nodes: int, alpha: float, seed: int) -> IntArray:
     after another, so that they too hold few classes. All nodes are drawn at once.
     """
     nodes = at_least(1, nodes=nodes)
-    if not alpha > 0 or not np.isfinite(alpha):
+    if not alpha >= 1e-300 or not np.isfinite(alpha):
         raise InvalidArgument("alpha", alpha, "must be a number above 0")
     size = len(labels) // nodes
     if size == 0:

@@ -44,7 +44,7 @@ class StackedMixer:
         peers, weights, own = plan(r)
         if peers.shape[1] == 1:
             return one_neighbour(self._tensor(peers[:, 0]), self._tensor(weights))
-        if r.n <= DENSE:
+        if r.n <= DENSE or 8 * peers.shape[1] > r.n:
             return dense(self._tensor(r.matrix().toarray()))
         return few_neighbours(
             self._tensor(peers), self._tensor(weights), self._tensor(own[:, None])

@@ -20,7 +20,7 @@ class FlatModel:
     """A module whose parameters live in a flat vector outside it."""
 
     def __init__(self, module: nn.Module) -> None:
-        _refuse_changing_buffers(module)
+        _refuse_what_is_not_a_function(module)
         self.module = module
         self.names = [name for name, _ in module.named_parameters()]
         self.shapes = [parameter.shape for parameter in module.parameters()]
@@ -43,10 +43,6 @@ class FlatModel:
         """The module's output with these parameters."""
         return functional_call(self.module, self.views(x_d), (samples,))
 
-    def forward_all(self, x_nd: Tensor, samples: Tensor) -> Tensor:
-        """Every node's output on its own samples (n, B, ...)."""
-        return vmap(self.forward)(x_nd, samples)
-
     @property
     def has_convolutions(self) -> bool:
         """Whether any layer is a convolution, which `vmap` turns into a slow grouped one."""
@@ -65,11 +61,11 @@ class Gradients:
             raise InvalidArgument("gradients", how, "must be 'auto', 'stacked' or 'loop'")
         self.model = model
         self.how = how
+        self._loss = loss
 
         def objective(x_d: Tensor, samples: Tensor, labels: Tensor) -> Tensor:
             return loss(model.forward(x_d, samples), labels)
 
-        self._loss = loss
         self._stacked = vmap(grad_and_value(objective))
 
     def __call__(
@@ -100,12 +96,21 @@ class Gradients:
         return losses, gradients
 
 
-def _refuse_changing_buffers(module: nn.Module) -> None:
+def _refuse_what_is_not_a_function(module: nn.Module) -> None:
+    """A model must be a function of its parameters and its samples, and of nothing else."""
     for name, part in module.named_modules():
+        where = f"{type(part).__name__} {name!r}"
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats:
             raise InvalidArgument(
                 "model",
-                f"{type(part).__name__} {name!r}",
+                where,
                 "keeps running statistics, which would differ between nodes and are not mixed; "
                 "use GroupNorm or LayerNorm instead",
             )
+        if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
+            raise InvalidArgument(
+                "model", where, "draws at random outside of the seeded plan, so no run could resume"
+            )
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            raise InvalidArgument("model", f"parameter {name!r}", "is frozen; make it a buffer")

@@ -10,19 +10,29 @@ import numpy as np
 
 from basegraph.plots.canvas import COLOURS, panels, save
 
+SAME_CURVE = {"seed", "topology", "algorithm", "device", "data_dir", "capture", "allow_unstable"}
 
-def label(config: dict[str, Any]) -> str:
-    """Runs that differ in their seed only share a label, and a curve."""
-    if config["algorithm"] == "allreduce-sgd":
-        return "all-reduce"
-    return f"{config['topology']}, {config['algorithm']}"
+
+def labels(configs: list[dict[str, Any]]) -> list[str]:
+    """A label for each run: topology, algorithm, and every other field in which the runs differ.
+
+    Runs that differ in their seed only share a label, and a curve.
+    """
+    names = sorted({name for config in configs for name in config} - SAME_CURVE)
+    varied = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
+    found = []
+    for config in configs:
+        central = config["algorithm"] == "allreduce-sgd"
+        head = "all-reduce" if central else f"{config['topology']}, {config['algorithm']}"
+        found.append(", ".join([head, *[f"{name}={config.get(name)}" for name in varied]]))
+    return found
 
 
 def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
     """Draw runs {config, rows}; several seeds become a mean and a band of one deviation."""
     groups: dict[str, list[list[dict[str, Any]]]] = defaultdict(list)
-    for run in runs:
-        groups[label(run["config"])].append(run["rows"])
+    for name, run in zip(labels([run["config"] for run in runs]), runs, strict=True):
+        groups[name].append(run["rows"])
     figure, axes = panels(1, 2, width=4.6, height=3.4)
     for index, (name, members) in enumerate(groups.items()):
         length = min(len(rows) for rows in members)
@@ -38,7 +48,8 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
         axis.set_xlabel(text)
         axis.set_ylabel("test accuracy, mean over nodes (%)")
     axes[1].set_xscale("log")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
+    )
     for path in paths:
         save(figure, path)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.algorithms.catalog import ALGORITHMS
-from basegraph.errors import BasegraphError, InvalidArgument, unknown
+from basegraph.errors import InvalidArgument, unknown
 from basegraph.topology.catalog import parse_spec
 from basegraph.topology.integers import at_least
 
 AUGMENTATIONS = ("crop", "flip", "erase")
-WHERE = ("data_dir", "device")
-"""Fields that say where a run happens, not what it computes."""
+FREE = ("data_dir", "device", "capture", "evaluate_every", "checkpoint_every", "allow_unstable")
+"""Fields that may change when a run is resumed: they do not change what it computes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class RunConfig:
     model: str = "mlp"
     """mlp, lenet, vgg11 or resnet18."""
     epochs: int = 60
-    """Times every sample is seen."""
+    """Passes over the data, each rounded up to whole steps."""
     batch: int = 32
     """Samples per node and step."""
     lr: float = 0.1
@@ -71,6 +71,8 @@ class RunConfig:
     """Epochs between evaluations; 0: twenty times in all."""
     checkpoint_every: int = 0
     """Epochs between checkpoints; 0: at every evaluation."""
+    capture: bool = True
+    """On a GPU, replay the whole step as one CUDA graph."""
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
 
@@ -80,10 +82,10 @@ class RunConfig:
         if self.algorithm not in ALGORITHMS:
             raise unknown("algorithm", self.algorithm, ALGORITHMS)
         for field, low in _LOWEST.items():
-            at_least(low, **{field: getattr(self, field)})
+            at_least(low, below=2**63, **{field: getattr(self, field)})
         _number(self, "momentum", "in [0, 1)", lambda v: 0 <= v < 1)
         _number(self, "weight_decay", "0 or above", lambda v: v >= 0)
-        _number(self, "alpha", "above 0", lambda v: v > 0)
+        _number(self, "alpha", "above 0", lambda v: v >= 1e-300)
         _number(self, "validation", "in [0, 1)", lambda v: 0 <= v < 1)
         _number(self, "lr", "above 0", lambda v: v > 0)
         if self.schedule not in ("cosine", "constant"):
@@ -122,8 +124,8 @@ class RunConfig:
         return share
 
     def computes(self) -> dict[str, Any]:
-        """What determines the numbers: all fields but those of `WHERE`."""
-        return {name: value for name, value in asdict(self).items() if name not in WHERE}
+        """What determines the numbers: all fields but those of `FREE`."""
+        return {name: value for name, value in asdict(self).items() if name not in FREE}
 
     def to_toml(self) -> str:
         """The configuration as a TOML file."""
@@ -175,9 +177,14 @@ _WORDS = {str: "text", int: "an integer", float: "a number", bool: "true or fals
 def _check_types(config: RunConfig) -> None:
     for field in fields(config):
         value = getattr(config, field.name)
+        if field.name == "damping" and type(value) in (int, float):
+            value = str(value)
+            object.__setattr__(config, field.name, value)
         kind = {"str": str, "int": int, "float": float, "bool": bool}[str(field.type)]
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        if kind is float and isinstance(value, int) and abs(value) < 2**53 and value is not True:
             object.__setattr__(config, field.name, float(value))
+        elif kind is str and not str(value).isprintable():
+            raise InvalidArgument(field.name, value, "must be printable text")
         elif type(value) is not kind:
             raise InvalidArgument(field.name, value, f"must be {_WORDS[kind]}")
 
@@ -199,7 +206,5 @@ def _toml(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        if any(ord(c) < 32 for c in value):
-            raise BasegraphError(f"{value!r} cannot be written to TOML")
         return f'"{escaped}"'
     return repr(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
@@ -29,6 +30,9 @@ from basegraph.training import checkpoint
 from basegraph.training.config import RunConfig
 from basegraph.training.engine import StackedEngine
 from basegraph.training.evaluate import consensus_distance
+
+PENDING = 50
+"""Steps whose losses a GPU may keep to itself."""
 
 
 class Diverged(BasegraphError):
@@ -69,7 +73,7 @@ def train(
     buffers that change in training will do.
     """
     watcher = watcher or Watcher()
-    folder = RunFolder(out, resume=resume)
+    folder = RunFolder(Path(out), resume=resume)
     if dataset is None:
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
     if module is None:
@@ -95,22 +99,26 @@ class RunFolder:
         self.checkpoint = path / "checkpoint.safetensors"
         self.provenance = path / "provenance.json"
         if resume:
-            if not self.checkpoint.is_file():
-                raise InvalidArgument("--out", str(path), "has no checkpoint to resume from")
+            if not self.config.is_file():
+                raise InvalidArgument("--out", str(path), "holds no run to resume")
+            for rest in path.glob(".*checkpoint*"):  # of a write that was killed
+                rest.unlink()
             return
         if self.config.exists():
             raise InvalidArgument(
                 "--out", str(path), "holds a run already; --resume continues it, or take another"
             )
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise InvalidArgument("--out", str(path), f"cannot be made: {reason}") from None
-        writable("--out", self.metrics, force=True)
+        there = path
+        while not there.exists():
+            there = there.parent
+        if not there.is_dir():
+            raise InvalidArgument("--out", str(path), f"{str(there)!r} is not a folder")
+        writable("--out", there / ".basegraph", force=True)
 
     def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
         """Write what is known before the first step."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.checkpoint.unlink(missing_ok=True)
         data = f"{dataset.name}: {len(dataset.train)} training, {len(dataset.test)} test samples"
         origin = {**provenance(data), "measured": facts}
         self._write(self.provenance, json.dumps(origin, indent=2) + "\n")
@@ -118,8 +126,18 @@ class RunFolder:
         self._write(self.config, config.to_toml())
 
     def rows(self) -> list[dict[str, Any]]:
-        """What metrics.jsonl holds."""
-        return [json.loads(line) for line in self.metrics.read_text().splitlines()]
+        """What metrics.jsonl holds; a last line that was cut off by a kill is passed over."""
+        if not self.metrics.is_file():
+            return []
+        lines = self.metrics.read_text(encoding="utf-8").splitlines()
+        found = []
+        for number, line in enumerate(lines):
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                if number < len(lines) - 1:
+                    raise BasegraphError(f"{self.metrics}: line {number + 1} is broken") from None
+        return found
 
     def keep(self, rows: list[dict[str, Any]]) -> None:
         """Make these the rows of metrics.jsonl."""
@@ -129,6 +147,8 @@ class RunFolder:
         """Add a row to metrics.jsonl."""
         with open(self.metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     @staticmethod
     def _write(path: Path, text: str) -> None:
@@ -146,13 +166,20 @@ class _Loop:
         self.watcher = watcher
         self.seconds = 0.0
         self.loss_sum, self.loss_count = 0.0, 0
+        self.pending: list[Tensor] = []
+        self.last_loss = math.nan
         self.rows: list[dict[str, Any]] = []
         self.evaluate_every = config.evaluate_every or max(1, config.epochs // 20)
         self.checkpoint_every = config.checkpoint_every or self.evaluate_every
 
     def resume(self) -> None:
         """Continue from the folder's checkpoint, with the metrics that it knew of."""
+        if not self.folder.checkpoint.is_file():  # stopped before the first one: from the start
+            self.folder.keep([])
+            return
         tensors, facts = checkpoint.load(self.folder.checkpoint)
+        if facts["fingerprint"] != self.engine.fingerprint:
+            raise InvalidArgument("--out", str(self.folder.path), "was run on other data or models")
         for name, value in self.config.computes().items():
             there = facts["config"].get(name)
             if there != value:
@@ -172,10 +199,13 @@ class _Loop:
             self.seconds = time.perf_counter() - began
             self.watcher.stepped(engine.step, total, loss)
             epoch, within = divmod(engine.step, engine.steps_per_epoch)
+            row = None
             if not within and (epoch % self.evaluate_every == 0 or engine.step == total):
-                self._evaluate(epoch)
+                row = self._evaluate(epoch)
             if not within and (epoch % self.checkpoint_every == 0 or engine.step == total):
                 self.save()
+            if row is not None:
+                self.watcher.evaluated(row)
             if told:
                 self.save()
                 raise Interrupted(
@@ -186,21 +216,46 @@ class _Loop:
         return self.rows
 
     def _step(self) -> float:
-        losses = self.engine.advance()
-        if not torch.isfinite(losses).all():
-            node = int(torch.argmin(torch.isfinite(losses).int()))
-            kept = self.folder.checkpoint
-            raise Diverged(
-                f"the loss of node {node} is {float(losses[node])} at step "
-                f"{self.engine.step - 1}; last good checkpoint: "
-                f"{kept if kept.exists() else 'none yet'}. A smaller --lr may help"
-            )
-        loss = float(losses.mean())
-        self.loss_sum += loss
-        self.loss_count += 1
-        return loss
+        """Make a step; a GPU is asked for its losses only now and then, so as not to wait."""
+        self.pending.append(self.engine.advance())
+        if self.engine.device.type == "cpu" or len(self.pending) >= PENDING:
+            self._settle()
+        return self.last_loss
 
-    def _evaluate(self, epoch: int) -> None:
+    def _settle(self) -> None:
+        """Look at the losses that have come in: they must be numbers, and they are summed."""
+        if not self.pending:
+            return
+        losses = torch.stack(self.pending).cpu()
+        self.pending.clear()
+        good = torch.isfinite(losses)
+        if not good.all():
+            step, node = (int(i) for i in torch.nonzero(~good)[0])
+            what = f"the loss of node {node} is {float(losses[step, node])}"
+            raise self._diverged(what, self.engine.step - len(losses) + step)
+        for loss in losses.mean(dim=1).tolist():
+            self.loss_sum += loss
+            self.last_loss = loss
+        self.loss_count += len(losses)
+
+    def _refuse_infinite(self) -> None:
+        """Neither evaluate nor keep models that are no longer numbers."""
+        for name, tensor in self.engine.tensors().items():
+            good = torch.isfinite(tensor).all(dim=1)
+            if not good.all():
+                node = int(torch.argmin(good.int()))
+                raise self._diverged(f"{name} of node {node} is not finite", self.engine.step - 1)
+
+    def _diverged(self, what: str, step: int) -> Diverged:
+        kept = self.folder.checkpoint
+        return Diverged(
+            f"{what} at step {step}; last good checkpoint: "
+            f"{kept if kept.exists() else 'none yet'}. A smaller --lr may help"
+        )
+
+    def _evaluate(self, epoch: int) -> dict[str, Any]:
+        self._settle()
+        self._refuse_infinite()
         engine = self.engine
         row: dict[str, Any] = {
             "epoch": epoch,
@@ -217,13 +272,16 @@ class _Loop:
         self.loss_sum, self.loss_count = 0.0, 0
         self.rows.append(row)
         self.folder.append(row)
-        self.watcher.evaluated(row)
+        return row
 
     def save(self) -> None:
         """Write a checkpoint of the last completed step."""
+        self._settle()
+        self._refuse_infinite()
         facts = {
             "step": self.engine.step,
             "config": self.config.computes(),
+            "fingerprint": self.engine.fingerprint,
             "seconds": self.seconds,
             "loss_sum": self.loss_sum,
             "loss_count": self.loss_count,
