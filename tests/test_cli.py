@@ -138,10 +138,10 @@ def test_lengths(tmp_path):
             ["topology", "base", "-n", "6", "--node", "9", "--draw", "x.svg"],
             "--node=9: must be a node",
         ),
-        (["topology", "base", "-n", str(10**30)], "must be an integer ≥ 1 and below"),
+        (["topology", "base", "-n", str(10**30)], "must be an integer below"),
         (
             ["topology", "ring", "-n", str(10**22), "--node", "5"],
-            "must be an integer ≥ 1 and below",
+            "must be an integer below",
         ),
         (["topology", "d-equistatic", "-n", "5", "-k", str(10**9)], "degree=1000000000: must be"),
         (["topology", "one-peer-d-equidyn:eta=1e-400000000", "-n", "5"], "must be a number in"),
