@@ -389,7 +389,11 @@ def test_commands_end_to_end(tmp_path):
     text = ok("compare", folder, tmp_path / "s1", "--plot", plot)
     assert "s0" in text
     assert plot.read_bytes().startswith(b"\x89PNG")
+    being_written = folder / ".checkpoint.abc.safetensors"
+    being_written.write_bytes(b"by a run that goes on")
     assert len(json.loads(ok("compare", folder, "--json"))) == 1
+    assert being_written.exists()
+    being_written.unlink()
     again = run("train", "--out", folder)
     assert again.returncode == 2
     assert "holds a run already; --resume continues it" in again.stderr

@@ -93,8 +93,3 @@ class CapturedStep:
             self.rounds.fill(values)
         self.graph.replay()
         return self.losses.clone()
-
-
-def hears_one_peer(rounds: list[Round]) -> bool:
-    """Whether no node hears more than one other in any of these rounds."""
-    return all(plan(r).peers.shape[1] == 1 for r in rounds)

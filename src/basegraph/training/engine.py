@@ -30,7 +30,7 @@ from basegraph.mixing.stacked import StackedMixer, average
 from basegraph.models.flat import FlatModel, Gradients
 from basegraph.topology.catalog import topology
 from basegraph.topology.sequence import Topology
-from basegraph.training.captured import CapturedStep, RoundTensors, hears_one_peer
+from basegraph.training.captured import CapturedStep, RoundTensors
 from basegraph.training.config import RunConfig
 from basegraph.training.evaluate import Accuracy, accuracy
 from basegraph.training.schedule import learning_rate
@@ -89,7 +89,7 @@ class StackedEngine:
 
     def _probe(self, classes: int) -> None:
         """One node's gradient on two samples, so that a model that does not fit is refused now."""
-        name = type(self.model.module).__name__ if not self.config.model else self.config.model
+        name = self.config.model
         x_nd, samples = self.x_nd[:1], self.evaluated["test"][0][None, :2]
         labels = torch.zeros(samples.shape[:2], dtype=torch.int64, device=self.device)
         try:
@@ -157,8 +157,7 @@ class StackedEngine:
         if self._graph is None:
             rounds = None
             if not self.method.centralized:
-                period = range(self.topology.period or 4)
-                one_peer = hears_one_peer([self.topology.round(index) for index in period])
+                one_peer = self.topology.max_degree <= 1
                 rounds = RoundTensors(self.config.nodes, one_peer, self.device)
 
             def body(planned: dict[str, Tensor], lr: Tensor, mix: Callable[..., Any]) -> Tensor:

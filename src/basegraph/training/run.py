@@ -69,8 +69,9 @@ def train(
 ) -> list[dict[str, Any]]:
     """Run or resume a run in its folder; returns the rows of metrics.jsonl.
 
-    `dataset` and `module` may be given instead of the configuration's names: any module without
-    buffers that change in training will do.
+    `dataset` and `module` may be given instead of the configuration's names: any module will do
+    that is a function of its parameters and samples alone. A run that was stopped before its first
+    checkpoint resumes from the start.
     """
     watcher = watcher or Watcher()
     folder = RunFolder(Path(out), resume=resume)
@@ -80,7 +81,8 @@ def train(
         module = build(config.model, dataset.shape, dataset.classes, config.seed)
     engine = StackedEngine(config, dataset, module)
     loop = _Loop(config, engine, folder, watcher)
-    if resume:
+    folder.clear_leftovers()
+    if resume and folder.checkpoint.is_file():
         loop.resume()
     else:
         folder.start(config, dataset, engine.facts())
@@ -101,8 +103,6 @@ class RunFolder:
         if resume:
             if not self.config.is_file():
                 raise InvalidArgument("--out", str(path), "holds no run to resume")
-            for rest in path.glob(".*checkpoint*"):  # of a write that was killed
-                rest.unlink()
             return
         if self.config.exists():
             raise InvalidArgument(
@@ -114,6 +114,11 @@ class RunFolder:
         if not there.is_dir():
             raise InvalidArgument("--out", str(path), f"{str(there)!r} is not a folder")
         writable("--out", there / ".basegraph", force=True)
+
+    def clear_leftovers(self) -> None:
+        """Remove what a killed write of a checkpoint left; no other run may be writing here."""
+        for rest in self.path.glob(".*checkpoint*"):
+            rest.unlink()
 
     def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
         """Write what is known before the first step."""
@@ -174,9 +179,6 @@ class _Loop:
 
     def resume(self) -> None:
         """Continue from the folder's checkpoint, with the metrics that it knew of."""
-        if not self.folder.checkpoint.is_file():  # stopped before the first one: from the start
-            self.folder.keep([])
-            return
         tensors, facts = checkpoint.load(self.folder.checkpoint)
         if facts["fingerprint"] != self.engine.fingerprint:
             raise InvalidArgument("--out", str(self.folder.path), "was run on other data or models")
