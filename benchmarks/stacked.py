@@ -2,42 +2,56 @@
 
 The plain loop is what one writes first: n modules, each with its own SGD with momentum; forward,
 backward and step one node after another; then every parameter is averaged with its neighbour's.
-Both do the same work on the same samples and must end with the same parameters. Times are medians
-of interleaved blocks of steps.
+
+Every form of the engine is first held to a reference in float64, on samples that nothing else has
+seen: n separate modules, two steps. `error` is how far all parameters are from it, as a share of
+how far they moved, both in the Euclidean norm. Times are medians of interleaved blocks of steps.
 
     python benchmarks/stacked.py                       # on the CPU, n = 25
-    python benchmarks/stacked.py --device cuda --models lenet,vgg11,resnet18
+    python benchmarks/stacked.py --device cuda --models lenet,vgg11,resnet18 --replicas 9 --mixing
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import time
 from collections.abc import Callable
-from functools import partial
 from statistics import median
 
+import numpy as np
 import torch
 from provenance import header
 from torch import Tensor, nn
 
 import basegraph as bg
-from basegraph.algorithms.catalog import algorithm
-from basegraph.mixing.stacked import StackedMixer
-from basegraph.models.flat import FlatModel, Gradients
+from basegraph.data.augment import gather
+from basegraph.data.dataset import Dataset, Split
+from basegraph.mixing.stacked import one_neighbour
+from basegraph.mixing.tables import RoundTables
 from basegraph.models.networks import build
-from basegraph.training.update import in_blocks, update
+from basegraph.training.config import RunConfig
+from basegraph.training.engine import StackedEngine
+from basegraph.training.replica import Replica
 
 SHAPES = {"mlp": (1, 8, 8), "lenet": (1, 28, 28), "vgg11": (3, 32, 32), "resnet18": (3, 32, 32)}
 LR, MOMENTUM = 0.01, 0.9
+FORMS = {
+    "captured, compiled, tf32": {"precision": "tf32"},
+    "captured, compiled, bf16": {"precision": "bf16"},
+    "captured, compiled, float32": {"precision": "float32"},
+    "captured, tf32": {"precision": "tf32", "compile": False},
+    "tf32": {"precision": "tf32", "capture": False},
+}
+"""On a GPU; a CPU has one form."""
 
 
 class PlainLoop:
-    """n modules, n optimizers."""
+    """n modules, n optimizers, on whatever samples."""
 
-    def __init__(self, name: str, t: bg.Topology, device: torch.device) -> None:
+    def __init__(self, module: nn.Module, t: bg.Topology, device: torch.device) -> None:
         self.t = t
-        self.models = [build(name, SHAPES[name], 10, seed=0).to(device) for _ in range(t.n)]
+        self.models = [copy.deepcopy(module).to(device) for _ in range(t.n)]
         self.optimizers = [
             torch.optim.SGD(m.parameters(), lr=LR, momentum=MOMENTUM) for m in self.models
         ]
@@ -61,79 +75,140 @@ class PlainLoop:
         return torch.stack(flat)
 
 
-class Stacked:
-    """The engine's ingredients: flat buffers, all gradients, one mix."""
-
-    def __init__(self, name: str, t: bg.Topology, device: torch.device, how: str) -> None:
-        model = FlatModel(build(name, SHAPES[name], 10, seed=0).to(device))
-        self.x_nd = model.initial().repeat(t.n, 1)
-        self.method = algorithm("dsgdm", momentum=MOMENTUM)
-        self.state = self.method.init(self.x_nd)
-        self.gradients = Gradients(model, nn.functional.cross_entropy, how)
-        self.buffer = torch.empty_like(self.x_nd) if in_blocks(self.x_nd) else None
-        self.mixer = StackedMixer(t, device, torch.float32)
-
-    def step(self, step: int, samples: Tensor, labels: Tensor) -> None:
-        """One step of all nodes."""
-        _, gradients = self.gradients(self.x_nd, samples, labels, self.buffer)
-        self.x_nd, self.state = update(
-            self.method, self.x_nd, gradients, self.state, LR, self.mixer.round(step)
-        )
-
-    def parameters(self) -> Tensor:
-        return self.x_nd
+def random_data(shape: tuple[int, int, int], seed: int) -> Dataset:
+    draws = np.random.default_rng(seed)
+    labels = np.arange(54_000) % 10
+    images = draws.integers(0, 256, (54_000, *shape), dtype=np.uint8)
+    return Dataset("noise", Split(images, labels), Split(images[:500], labels[:500]), 10)
 
 
-def measure(
-    name: str,
-    hows: list[str],
-    n: int,
-    batch: int,
-    device: torch.device,
-    blocks: int,
-    size: int,
-) -> None:
-    t = bg.topology("base:k=1", n=n)
-    engines: dict[str, PlainLoop | Stacked] = {
-        "plain loop": PlainLoop(name, t, device),
-        **{how: Stacked(name, t, device, how) for how in hows},
-    }
-    times: dict[str, list[float]] = {label: [] for label in engines}
-    draws = torch.Generator().manual_seed(0)
-    for block in range(blocks + 1):  # the first one warms up
-        samples = torch.randn(n, batch, *SHAPES[name], generator=draws).to(device)
-        labels = torch.randint(0, 10, (n, batch), generator=draws).to(device)
-        for label, engine in engines.items():
-            work = partial(run, engine, block * size, size, samples, labels)
-            spent = timed(work, device)
+def configuration(options: argparse.Namespace, **changes: object) -> RunConfig:
+    return RunConfig(
+        nodes=options.nodes, batch=options.batch, lr=LR, momentum=MOMENTUM, augment="crop",
+        validation=0.0, epochs=1000, warmup=0, schedule="constant", alpha=10.0,
+        device=options.device, **changes,
+    )  # fmt: skip
+
+
+def make_engine(name: str, data: Dataset, configs: list[RunConfig]) -> StackedEngine:
+    modules = [build(name, SHAPES[name], 10, seed=c.seed) for c in configs]
+    replicas = [Replica(c, data, m) for c, m in zip(configs, modules, strict=True)]
+    return StackedEngine(data, replicas)
+
+
+def reference(name: str, engine: StackedEngine, steps: int) -> tuple[Tensor, Tensor]:
+    """Where the parameters are after some steps, and where they were, in float64."""
+    module = build(name, SHAPES[name], 10, seed=engine.config.seed).double()
+    loop = PlainLoop(module, engine.replicas[0].topology, engine.device)
+    start = loop.parameters().clone()
+    plan = copy.deepcopy(engine.replicas[0].planner).steps(0, steps)._asdict()
+    for step in range(steps):
+        planned = {
+            key: torch.as_tensor(part[step]).to(engine.device)
+            for key, part in plan.items()
+            if part is not None
+        }
+        samples = gather(engine.images, **planned, mean=engine.mean, std=engine.std)
+        loop.step(step, samples.double(), engine.labels[planned["sample"]])
+    return loop.parameters(), start
+
+
+def measure(name: str, options: argparse.Namespace) -> None:
+    cuda = options.device.startswith("cuda")
+    forms = {label: FORMS[label] for label in options.forms.split(";")} if cuda else {"engine": {}}
+    fresh = random_data(SHAPES[name], seed=int(time.time()))
+    works: dict[str, Callable[[], None]] = {}
+    errors: dict[str, float] = {}
+    compiling: dict[str, float] = {}
+    for label, form in forms.items():
+        engine = make_engine(name, fresh, [configuration(options, **form)])
+        began = time.perf_counter()
+        for _ in range(2):
+            engine.advance()
+        synchronize(cuda)
+        compiling[label] = time.perf_counter() - began
+        truth, start = reference(name, engine, 2)
+        errors[label] = float((engine.x_nd - truth).norm() / (truth - start).norm())
+        works[label] = engine.advance
+    if cuda and options.replicas > 1:
+        configs = [configuration(options, seed=seed) for seed in range(options.replicas)]
+        engine = make_engine(name, fresh, configs)
+        engine.advance()
+        works[f"{options.replicas} replicas, tf32"] = engine.advance
+    t = bg.topology("base:k=1", n=options.nodes)
+    device = torch.device(options.device)
+    plain = PlainLoop(build(name, SHAPES[name], 10, seed=0), t, device)
+    samples = torch.randn(options.nodes, options.batch, *SHAPES[name], device=device)
+    labels = torch.randint(0, 10, (options.nodes, options.batch), device=device)
+    works["plain loop"] = lambda: plain.step(0, samples, labels)
+    size = {"mlp": 50, "lenet": 50}.get(name, 10) if cuda else {"mlp": 10, "lenet": 2}.get(name, 1)
+    times: dict[str, list[float]] = {label: [] for label in works}
+    for block in range(options.blocks + 1):  # the first one warms up
+        for label, work in works.items():
+            count = size if label != "plain loop" else max(1, size // 10)
+            spent = timed(work, count, cuda)
             if block:
-                times[label].append(spent / size)
-    reference = engines["plain loop"].parameters()
+                times[label].append(spent)
     base = median(times["plain loop"])
-    for label, engine in engines.items():
-        apart = float((engine.parameters() - reference).abs().max() / reference.abs().max())
+    single = median(times[next(iter(works))])
+    for label in works:
         mine = median(times[label])
+        error = f"{errors[label]:.1e}" if label in errors else "–"
+        first = f"{compiling[label]:.0f}" if label in compiling else "–"
         print(
-            f"{name:>9} {label:>11} {mine * 1e3:>10.2f} {base / mine:>8.2f} {apart:>10.1e}",
+            f"{name:>9} {label:>27} {mine * 1e3:>9.3f} {base / mine:>8.1f} {mine / single:>8.2f} "
+            f"{error:>8} {first:>8}",
             flush=True,
         )
 
 
-def run(
-    engine: PlainLoop | Stacked, first: int, count: int, samples: Tensor, labels: Tensor
-) -> None:
-    for step in range(first, first + count):
-        engine.step(step, samples, labels)
+def measure_mixing(options: argparse.Namespace) -> None:
+    """One round of mixing alone, as it is compiled into the step, against copying the buffer."""
+    size = 9_231_114
+    x = torch.randn(options.nodes, size, device="cuda")
+    out = torch.empty_like(x)
+    print(f"\nmixing alone, ({options.nodes}, {size}) float32\n{'':>27} {'ms':>8} {'/copy':>6}")
+    copying = graphed(lambda: out.copy_(x))
+    print(f"{'copy':>27} {copying * 1e3:>8.3f} {1:>6.2f}")
+    for spec in ("base:k=1", "base:k=2", "base:k=4", "exponential"):
+        tables = RoundTables([bg.topology(spec, n=options.nodes)])
+        now = {key: v[0].cuda() for key, v in tables.of([[0]]).items()}
+
+        def mix(now: dict[str, Tensor] = now, tables: RoundTables = tables) -> None:
+            out.copy_(tables.mix(now)(x))
+
+        spent = graphed(torch.compile(mix, dynamic=False))
+        print(f"{spec:>27} {spent * 1e3:>8.3f} {spent / copying:>6.2f}", flush=True)
+    peers, weights = torch.arange(options.nodes).flip(0).cuda(), torch.full((1, 1), 0.5).cuda()
+    spent = graphed(lambda: one_neighbour(peers, weights)(x))
+    print(f"{'one peer, not compiled':>27} {spent * 1e3:>8.3f} {spent / copying:>6.2f}", flush=True)
 
 
-def timed(work: Callable[[], None], device: torch.device) -> float:
-    if device.type == "cuda":
+def graphed(work: Callable[[], object], repeats: int = 20) -> float:
+    """Seconds of some work replayed as a CUDA graph."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return median(timed(graph.replay, repeats, True) for _ in range(7))
+
+
+def synchronize(cuda: bool) -> None:
+    if cuda:
         torch.cuda.synchronize()
+
+
+def timed(work: Callable[[], object], count: int, cuda: bool) -> float:
+    """Seconds of one call, of so many in a row."""
+    synchronize(cuda)
     start = time.perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+    for _ in range(count):
+        work()
+    synchronize(cuda)
+    return (time.perf_counter() - start) / count
 
 
 def main() -> None:
@@ -143,17 +218,20 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=25)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--blocks", type=int, default=5)
-    parser.add_argument("--engines", default="auto,stacked,loop")
+    parser.add_argument("--forms", default=";".join(FORMS))
+    parser.add_argument("--replicas", type=int, default=1)
+    parser.add_argument("--mixing", action="store_true")
     options = parser.parse_args()
-    device = torch.device(options.device)
     print(header())
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {device}")
+    where = torch.cuda.get_device_name() if options.device.startswith("cuda") else "cpu"
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {where}")
     print(f"\nn = {options.nodes}, batch {options.batch}, dsgdm over base:k=1")
-    print(f"{'model':>9} {'engine':>11} {'ms/step':>10} {'speed-up':>8} {'difference':>10}")
+    titles = f"{'ms/step':>9} {'speed-up':>8} {'/first':>8} {'error':>8} {'first s':>8}"
+    print(f"{'model':>9} {'engine':>27} {titles}")
     for name in options.models.split(","):
-        size = {"mlp": 10, "lenet": 2}.get(name, 1)
-        engines = options.engines.split(",")
-        measure(name, engines, options.nodes, options.batch, device, options.blocks, size)
+        measure(name, options)
+    if options.mixing:
+        measure_mixing(options)
 
 
 if __name__ == "__main__":

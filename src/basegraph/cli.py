@@ -15,6 +15,7 @@ from basegraph.commands.compare import compare
 from basegraph.commands.consensus import consensus
 from basegraph.commands.explore import explore
 from basegraph.commands.lengths import lengths
+from basegraph.commands.sweep import sweep
 from basegraph.commands.topology import topology
 from basegraph.commands.train import train
 from basegraph.commands.verify import verify
@@ -34,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (topology, verify, lengths, consensus, explore, train, compare):
+for command in (topology, verify, lengths, consensus, explore, train, sweep, compare):
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 import basegraph as bg
-from basegraph.models.flat import FlatModel, Gradients
+from basegraph.models.flat import FlatModel
+from basegraph.models.gradients import Gradients
 from basegraph.models.networks import MODELS, build
 
 LOSS = nn.functional.cross_entropy

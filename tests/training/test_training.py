@@ -24,6 +24,7 @@ from basegraph.plots.learning import labels
 from basegraph.training import checkpoint, update
 from basegraph.training.config import RunConfig, field_help, read_toml
 from basegraph.training.engine import StackedEngine
+from basegraph.training.replica import Replica
 from basegraph.training.run import Diverged, Watcher, train
 from test_cli import ok, run
 
@@ -34,7 +35,8 @@ SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 def engine(**changes):
     config = RunConfig(**{**SHORT, **changes})
     dataset = load("digits")
-    return StackedEngine(config, dataset, build("mlp", dataset.shape, 10, config.seed))
+    module = build("mlp", dataset.shape, 10, config.seed)
+    return StackedEngine(dataset, [Replica(config, dataset, module)])
 
 
 class Naive:
@@ -68,7 +70,12 @@ class Naive:
         if (step + 1) % config.local_steps:
             mixed = half
         else:
-            matrix = self.reference.topology.round(step // config.local_steps).matrix().toarray()
+            matrix = (
+                self.reference.replicas[0]
+                .topology.round(step // config.local_steps)
+                .matrix()
+                .toarray()
+            )
             mixed = [
                 [
                     sum(float(w) * half[j][k] for j, w in enumerate(row) if w)

@@ -47,7 +47,7 @@ def compare(
 
 def read_run(path: Path) -> dict[str, Any]:
     """A run's folder as {run, config, rows}."""
-    from basegraph.training.run import RunFolder
+    from basegraph.training.folder import RunFolder
 
     if not (path / "config.toml").is_file():
         raise InvalidArgument("RUNS", str(path), "is not the folder of a run")

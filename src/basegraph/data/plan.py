@@ -26,11 +26,11 @@ class EpochPlan(NamedTuple):
 
     sample: IntArray
     """Numbers of training samples."""
-    crop: IntArray | None
+    crop: NDArray[np.int16] | None
     """(..., 2): rows and columns by which the padded image is shifted, 0 .. 2*PADDING."""
     flip: NDArray[np.bool_] | None
     """Whether left and right are exchanged."""
-    erase: IntArray | None
+    erase: NDArray[np.int16] | None
     """(..., 4): top, left, height, width of the rectangle that is erased; height 0: none."""
 
 
@@ -61,10 +61,12 @@ class Planner:
         sample = np.stack([self._samples(node, places).reshape(shape) for node in nodes], axis=1)
         if not self.augmentations:
             return EpochPlan(sample, None, None, None)
-        raw = np.stack([self._raw(node, places).reshape(*shape, 16) for node in nodes], axis=1)
+        raw = np.stack([self._raw(node, places).reshape(*shape, 8) for node in nodes], axis=1)
         return EpochPlan(
             sample,
-            raw[..., 0:2] % (2 * PADDING + 1) if "crop" in self.augmentations else None,
+            (raw[..., 0:2] % (2 * PADDING + 1)).astype(np.int16)
+            if "crop" in self.augmentations
+            else None,
             raw[..., 2] % 2 == 1 if "flip" in self.augmentations else None,
             self._erasures(raw[..., 3:8]) if "erase" in self.augmentations else None,
         )
@@ -87,14 +89,14 @@ class Planner:
             self._orders[key] = np.argsort(raw.random_raw(self.parts.shape[1]), kind="stable")
         return self._orders[key]
 
-    def _raw(self, node: int, places: IntArray) -> IntArray:
-        """(places, 16) numbers below 2^16: one block of the generator for every place."""
+    def _raw(self, node: int, places: IntArray) -> NDArray[np.uint16]:
+        """(places, 8) numbers below 2^16: from one block of the generator for every place."""
         key = [self.seed, (node << 8) + _AUGMENT]
         stream = np.random.Philox(key=key, counter=[int(places[0]), 0, 0, 0])
-        words = stream.random_raw(4 * len(places)).astype("<u8")
-        return words.view("<u2").reshape(len(places), 16).astype(np.int64)
+        words = stream.random_raw(4 * len(places)).astype("<u8", copy=False)
+        return words.view("<u2").reshape(len(places), 16)[:, :8]
 
-    def _erasures(self, raw: IntArray) -> IntArray:
+    def _erasures(self, raw: NDArray[np.uint16]) -> NDArray[np.int16]:
         """Rectangles as torchvision's RandomErasing draws them, in one attempt; half erase none."""
         height, width = self.image
         unit = (raw + 0.5) / 2**16
@@ -105,4 +107,4 @@ class Planner:
         top = np.floor(unit[..., 3] * (height - h + 1))
         left = np.floor(unit[..., 4] * (width - w + 1))
         box = np.stack([top, left, h, w], axis=-1)
-        return np.where(fits[..., None], box, 0).astype(np.int64)
+        return np.where(fits[..., None], box, 0).astype(np.int16)

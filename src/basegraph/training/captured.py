@@ -1,95 +1,110 @@
 """The whole step as one CUDA graph: gather, augmentation, gradients, update and mixing.
 
-One graph serves every step. What changes from step to step, the samples, the learning rate and the
-round's peers and weights, are tensors that the graph reads and that are filled before a replay.
+What changes from step to step (samples, crops, learning rates, the round's peers and weights) lies
+in tables of a whole epoch, on the device; the graph reads them at a counter that it moves itself.
+So a step is one call, and nothing is copied between steps.
 
-Shape legend: (n, B) nodes × batch; peers and weights (n, 1) or the dense round (n, n).
+x and the method's state live twice: a step reads one set and writes the other. Nothing is
+overwritten that is still read, and trying a step out changes nothing. Each direction is a graph.
+
+Shape legend: tables (steps of an epoch, ...); losses (steps of an epoch, nodes).
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from basegraph.mixing.plan import plan
-from basegraph.mixing.stacked import average, dense, one_neighbour
-from basegraph.topology.round import Round
+from basegraph.models.flat import aligned
 
-Body = Callable[[dict[str, Tensor], Tensor, Callable[[Tensor], Tensor]], Tensor]
-"""(samples as planned, learning rate, mix) -> losses; moves x and the state in place."""
-
-
-class RoundTensors:
-    """A round as tensors that can be replaced by another round's without changing the graph."""
-
-    def __init__(self, n: int, one_peer: bool, device: torch.device) -> None:
-        self.one_peer = one_peer
-        if one_peer:
-            self.peers = torch.arange(n, device=device)
-            self.weights = torch.zeros(n, 1, device=device)
-            self.mix = one_neighbour(self.peers, self.weights)
-        else:
-            self.matrix = torch.eye(n, device=device)
-            self.mix = dense(self.matrix)
-
-    def values(self, r: Round | None, n: int, device: torch.device) -> tuple[Tensor, ...]:
-        """A round's tensors, ready to be filled in; None is the round in which nobody talks."""
-        if self.one_peer:
-            if r is None:
-                return torch.arange(n, device=device), torch.zeros(n, 1, device=device)
-            peers, weights, _ = plan(r)
-            return (
-                torch.tensor(peers[:, 0], device=device),
-                torch.tensor(weights, device=device, dtype=torch.float32),
-            )
-        whole = torch.eye(n) if r is None else torch.tensor(r.matrix().toarray())
-        return (whole.to(device=device, dtype=torch.float32),)
-
-    def fill(self, values: tuple[Tensor, ...]) -> None:
-        """Make this the round that the graph reads."""
-        mine = (self.peers, self.weights) if self.one_peer else (self.matrix,)
-        for target, value in zip(mine, values, strict=True):
-            target.copy_(value)
+Tables = dict[str, Tensor]
+Body = Callable[[Tables, Tensor, list[Tensor], list[Tensor]], Tensor]
+"""(tables, counter, x and state, x and state to be written) -> losses"""
 
 
 class CapturedStep:
-    """A captured step and the tensors it reads."""
+    """Two graphs and the tensors they read and write."""
 
-    def __init__(
-        self,
-        body: Body,
-        inputs: dict[str, Tensor],
-        moved: list[Tensor],
-        rounds: RoundTensors | None,
-        device: torch.device,
-    ) -> None:
-        self.inputs = {name: tensor.clone() for name, tensor in inputs.items()}
-        self.lr = torch.zeros((), device=device)
-        self.rounds = rounds
-        mix = average if rounds is None else rounds.mix
-        before = [tensor.clone() for tensor in moved]
+    def __init__(self, body: Body, tables: Tables, current: list[Tensor]) -> None:
+        device = current[0].device
+        self.tables = {name: table.to(device) for name, table in tables.items()}
+        self.counter = torch.zeros(1, dtype=torch.int64, device=device)
+        self.sets = (current, [aligned(tensor) for tensor in current])
+        self.side = 0
+        steps, nodes = len(next(iter(tables.values()))), len(current[0])
+        self.losses = torch.zeros(steps, nodes, device=device)
+        self._graphs = []
+        pool = None
+        for side in (0, 1):
+            graph = self._capture(body, self.sets[side], self.sets[1 - side], pool)
+            pool = graph.pool()
+            self._graphs.append(graph)
+        self.counter.zero_()
+
+    def _capture(
+        self, body: Body, source: list[Tensor], target: list[Tensor], pool: Any
+    ) -> torch.cuda.CUDAGraph:
+        device = source[0].device
+
+        def step() -> None:
+            losses = body(self.tables, self.counter, source, target)
+            self.losses.index_copy_(0, self.counter, losses[None])
+
+        kept = [tensor.clone() for tensor in target] if target is self.sets[0] else []
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
-            for _ in range(3):  # libraries choose their kernels and allocate before the capture
-                body(self.inputs, self.lr, mix)
+            for _ in range(2):  # compilers and libraries choose their kernels before the capture
+                step()
         torch.cuda.current_stream(device).wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.losses = body(self.inputs, self.lr, mix)
-        for tensor, value in zip(moved, before, strict=True):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            step()
+            self.counter.add_(1)
+        for tensor, value in zip(target, kept, strict=False):
             tensor.copy_(value)
+        return graph
 
-    def __call__(
-        self, inputs: dict[str, Tensor], lr: float, values: tuple[Tensor, ...] | None
-    ) -> Tensor:
-        """Make one step; returns the losses before it."""
-        for name, tensor in inputs.items():
-            self.inputs[name].copy_(tensor)
-        self.lr.fill_(lr)
-        if self.rounds is not None and values is not None:
-            self.rounds.fill(values)
-        self.graph.replay()
-        return self.losses.clone()
+    def begin(self, tables: Tables, within: int) -> None:
+        """Take these tables, and go on at this step of the epoch."""
+        for name, table in tables.items():
+            self.tables[name].copy_(table, non_blocking=True)
+        self.counter.fill_(within)
+
+    def __call__(self) -> list[Tensor]:
+        """Make one step; returns x and the state after it."""
+        self._graphs[self.side].replay()
+        self.side = 1 - self.side
+        return self.sets[self.side]
+
+
+class Compiled:
+    """A function compiled by torch; the function itself, and a warning, where that fails."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.works = True
+        self._compiled = torch.compile(
+            function, fullgraph=True, dynamic=False, options={"max_pointwise_cat_inputs": 32}
+        )
+
+    def __call__(self, *arguments: Any) -> Any:
+        """What the function returns."""
+        if self.works:
+            try:
+                return self._compiled(*arguments)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # a compiler can fail in any way it likes
+                reason = str(error).strip().partition("\n")[0][:200]
+                warnings.warn(
+                    f"torch.compile failed, training goes on without it, slower: {reason}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                self.works = False
+        return self.function(*arguments)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +31,27 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """(tensors, facts) of a checkpoint."""
+    with _opened(path) as (file, found):
+        return {name: file.get_tensor(name) for name in file.keys()}, found  # noqa: SIM118
+
+
+def facts(path: Path) -> dict[str, Any]:
+    """The facts of a checkpoint, without its tensors."""
+    with _opened(path) as (_, found):
+        return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
     if not path.is_file():
         raise CheckpointError(f"{path}: there is no checkpoint to resume from")
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {})["basegraph"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            found = json.loads((file.metadata() or {})["basegraph"])
+            if found.get("format") != FORMAT:
+                raise CheckpointError(f"{path}: has format {found.get('format')}, not {FORMAT}")
+            yield file, found
+    except CheckpointError:
+        raise
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise CheckpointError(f"{path}: is cut short or no checkpoint: {error}") from None
-    if facts.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: has format {facts.get('format')}, not {FORMAT}")
-    return tensors, facts

@@ -1,100 +1,84 @@
-"""The stacked engine: n virtual nodes in one process, step by step.
+"""The stacked engine: all nodes of one run, or of several runs side by side, in one process.
 
-Shape legend: x_nd nodes × parameters; samples (n, B, C, H, W); labels (n, B).
+Shape legend: N nodes of all replicas together, n of one; x_nd nodes × parameters; samples
+(N, B, C, H, W); labels (N, B).
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm
-from basegraph.algorithms.method import Method
-from basegraph.algorithms.stability import (
-    communicates,
-    largest_stable_damping,
-    require_stable,
-    round_index,
-)
 from basegraph.data.augment import gather
 from basegraph.data.dataset import Dataset
-from basegraph.data.partition import dirichlet, heterogeneity, hold_out
-from basegraph.data.plan import Planner
+from basegraph.data.plan import EpochPlan
 from basegraph.errors import InvalidArgument
 from basegraph.mixing.stacked import StackedMixer, average
-from basegraph.models.flat import FlatModel, Gradients
-from basegraph.topology.catalog import topology
-from basegraph.topology.sequence import Topology
-from basegraph.training.captured import CapturedStep, RoundTensors
-from basegraph.training.config import RunConfig
+from basegraph.mixing.tables import RoundTables
+from basegraph.models.flat import aligned
+from basegraph.models.gradients import Gradients, gradients_of, products_in
+from basegraph.training.ahead import Ahead
+from basegraph.training.captured import CapturedStep, Compiled, Tables
 from basegraph.training.evaluate import Accuracy, accuracy
-from basegraph.training.schedule import learning_rate
+from basegraph.training.replica import Replica
 from basegraph.training.update import in_blocks, update
 
 
 class StackedEngine:
     """Holds the nodes' models and the data on a device and makes steps."""
 
-    def __init__(self, config: RunConfig, dataset: Dataset, module: nn.Module) -> None:
-        self.config = config
-        self.device = pick_device(config.device)
-        self.topology: Topology = topology(config.topology, config.nodes)
-        self.method, self.damping = make_method(config, self.topology)
-        self.model = FlatModel(module.to(self.device))
-        validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
-        labels = dataset.train.labels[rest]
-        parts = dirichlet(labels, config.nodes, config.alpha, config.seed)
-        self.heterogeneity = heterogeneity(labels, parts)
-        _, height, width = dataset.shape
-        self.planner = Planner(
-            rest[parts],
-            config.batch,
-            config.seed,
-            image=(height, width),
-            augmentations=config.augmentations(),
-        )
-        self.steps_per_epoch = max(1, -(-parts.shape[1] // config.batch))
-        self._upload(dataset, validation)
-        self.fingerprint = fingerprint(dataset, self.model)
-        self.mixer = StackedMixer(self.topology, self.device, torch.float32)
-        self.gradients = Gradients(self.model, nn.functional.cross_entropy)
-        self.step = 0
-        self.x_nd = self.model.initial().to(self.device).repeat(config.nodes, 1)
-        self.state = own_state(self.method, self.x_nd)
-        self._gradients = torch.empty_like(self.x_nd) if in_blocks(self.x_nd) else None
-        self._planned: tuple[int, dict[str, Tensor]] | None = None
-        self._graph: CapturedStep | None = None
-        self._rounds: dict[int, tuple[Tensor, ...]] = {}
-        self._probe(dataset.classes)
-
-    def _upload(self, dataset: Dataset, validation: np.ndarray[Any, np.dtype[np.int64]]) -> None:
-        mean, std = (torch.as_tensor(s).to(self.device) for s in dataset.statistics())
-        self.mean, self.std = mean, std
-        self.images = torch.as_tensor(dataset.train.images).to(self.device)
-        self.labels = torch.as_tensor(dataset.train.labels).to(self.device)
-        held = dataset.train.take(validation)
-        self.evaluated = {
-            name: (
-                gather(torch.as_tensor(split.images).to(self.device), _all(split), mean, std),
-                torch.as_tensor(split.labels).to(self.device),
+    def __init__(self, dataset: Dataset, replicas: Sequence[Replica]) -> None:
+        first = replicas[0]
+        if any(r.beside() != first.beside() for r in replicas):
+            raise InvalidArgument(
+                "replicas", len(replicas), "must be alike but for seed, lr, alpha and topology"
             )
-            for name, split in (("test", dataset.test), ("validation", held))
-            if len(split)
-        }
+        self.replicas = list(replicas)
+        self.config = first.config
+        self.nodes = first.config.nodes
+        self.method = first.method
+        self.device = pick_device(self.config.device)
+        self.steps_per_epoch, self.total_steps = first.steps_per_epoch, first.total_steps
+        first.model.module.to(self.device)
+        self.model = first.model
+        self._upload(dataset)
+        self.gradients = Gradients(
+            self.model, nn.functional.cross_entropy, precision=self.config.precision
+        )
+        self.step = 0
+        starts = torch.stack([r.model.initial().to(self.device) for r in replicas])
+        self.x_nd = aligned(starts.repeat_interleave(self.nodes, dim=0))
+        self.x_nd.copy_(starts.repeat_interleave(self.nodes, dim=0))
+        self.state = own_state(self.method, self.x_nd)
+        self._probe(dataset.classes)
+        self._mixers = [StackedMixer(r.topology, self.device, torch.float32) for r in replicas]
+        self._rounds = RoundTables([r.topology for r in replicas])
+        self._out = torch.empty_like(self.x_nd) if in_blocks(self.x_nd) else None
+        self._epoch: tuple[int, dict[str, Tensor]] | None = None
+        self._losses: list[Tensor] = []
+        self._taken = 0
+        self._fast: CapturedStep | None = None
+        self._ahead = Ahead(self._tables, self.config.epochs)
+        self.captures = self.config.capture and self.device.type == "cuda"
+
+    def _upload(self, dataset: Dataset) -> None:
+        self.mean, self.std = (torch.as_tensor(s).to(self.device) for s in dataset.statistics())
+        self.images, self.labels = _on(self.device, dataset.train)
+        self.test = _on(self.device, dataset.test)
 
     def _probe(self, classes: int) -> None:
         """One node's gradient on two samples, so that a model that does not fit is refused now."""
         name = self.config.model
-        x_nd, samples = self.x_nd[:1], self.evaluated["test"][0][None, :2]
+        images, _ = self.test
+        samples = gather(images, torch.arange(2, device=self.device)[None], self.mean, self.std)
         labels = torch.zeros(samples.shape[:2], dtype=torch.int64, device=self.device)
         try:
-            outputs = self.model.forward(x_nd[0], samples[0])
-            self.gradients(x_nd, samples, labels)
+            outputs = self.model.forward(self.x_nd[0], samples[0])
+            self.gradients(self.x_nd[:1], samples, labels)
         except (RuntimeError, TypeError, ValueError) as error:
             reason = str(error).strip().partition("\n")[0]
             shape = tuple(samples.shape[2:])
@@ -105,186 +89,219 @@ class StackedEngine:
             shape = tuple(outputs.shape[1:])
             raise InvalidArgument("model", name, f"gives {shape} instead of {classes} outputs")
 
-    def facts(self) -> dict[str, Any]:
-        """What is known before the first step and is no choice of the user's."""
-        found = {
-            "samples_per_node": int(self.planner.parts.shape[1]),
-            "heterogeneity": round(self.heterogeneity, 4),
-            "parameters": self.model.size,
-            "steps_per_epoch": self.steps_per_epoch,
-            "device": str(self.device),
-        }
-        return found if self.damping is None else {**found, "damping": self.damping}
+    # -- steps -------------------------------------------------------------------------------
 
-    @property
-    def total_steps(self) -> int:
-        """Steps of the whole run."""
-        return self.steps_per_epoch * self.config.epochs
-
-    def advance(self) -> Tensor:
-        """Make one step; returns the nodes' losses (n,) before it."""
-        planned, lr = self._inputs(self.step), self._learning_rate(self.step)
-        if self.config.capture and self.device.type == "cuda":
-            losses = self._captured()(planned, lr, self._round_values(self.step))
+    def advance(self) -> None:
+        """Make one step of all nodes."""
+        if self.captures:
+            self._advance_captured()
         else:
-            losses = self._compute(planned, lr, self._mix(self.step))
+            at = self.method.gradient_point(self.x_nd, self.state)
+            samples, labels = self._samples(self._inputs(self.step))
+            losses, gradients = self.gradients(at, samples, labels, self._out)
+            gradients = self._decayed(gradients, at)
+            lr, mix = self._learning_rates(self.step), self._mix(self.step)
+            self.x_nd, self.state = update(self.method, self.x_nd, gradients, self.state, lr, mix)
+            self._losses.append(losses)
         self.step += 1
-        return losses
 
-    def _compute(self, planned: dict[str, Tensor], lr: Any, mix: Callable[..., Any]) -> Tensor:
+    def losses(self) -> Tensor:
+        """The nodes' losses (steps, N) at the steps since this was last asked."""
+        self._collect()
+        found = torch.stack(self._losses).cpu() if self._losses else torch.empty(0, len(self.x_nd))
+        self._losses = []
+        return found
+
+    def _samples(self, planned: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         samples = gather(self.images, **planned, mean=self.mean, std=self.std)
-        at = self.method.gradient_point(self.x_nd, self.state)
-        labels = self.labels[planned["sample"]]
-        losses, gradients = self.gradients(at, samples, labels, self._gradients)
-        if self.config.weight_decay:
-            gradients = gradients + self.config.weight_decay * at
-        self.x_nd, self.state = update(self.method, self.x_nd, gradients, self.state, lr, mix)
-        return losses
+        return samples, self.labels[planned["sample"]]
 
-    def _learning_rate(self, step: int) -> float:
-        return learning_rate(
-            step,
-            self.steps_per_epoch,
-            self.config.epochs,
-            peak=self.config.lr,
-            warmup=self.config.warmup,
-            schedule=self.config.schedule,
-        )
-
-    # -- the captured step -------------------------------------------------------------------
-
-    def _captured(self) -> CapturedStep:
-        if self._graph is None:
-            rounds = None
-            if not self.method.centralized:
-                one_peer = self.topology.max_degree <= 1
-                rounds = RoundTensors(self.config.nodes, one_peer, self.device)
-
-            def body(planned: dict[str, Tensor], lr: Tensor, mix: Callable[..., Any]) -> Tensor:
-                x_nd, state = self.x_nd, self.state
-                losses = self._compute(planned, lr, mix)
-                # The state first: D²'s is the old x, which must not be overwritten before.
-                for target, value in zip((*state, x_nd), (*self.state, self.x_nd), strict=True):
-                    if target is not value:
-                        target.copy_(value)
-                self.x_nd, self.state = x_nd, state
-                return losses
-
-            moved = [self.x_nd, *self.state]
-            self._graph = CapturedStep(body, self._inputs(self.step), moved, rounds, self.device)
-        return self._graph
-
-    def _round_values(self, step: int) -> tuple[Tensor, ...] | None:
-        rounds = self._captured().rounds
-        if rounds is None:
-            return None
-        n = self.config.nodes
-        if not communicates(step, self.config.local_steps):
-            return rounds.values(None, n, self.device)
-        index = round_index(step, self.config.local_steps)
-        period = self.topology.period
-        if period is None:
-            return rounds.values(self.topology.round(index), n, self.device)
-        phase = index % period
-        if phase not in self._rounds:
-            self._rounds[phase] = rounds.values(self.topology.round(phase), n, self.device)
-        return self._rounds[phase]
-
-    def evaluate(self) -> dict[str, Accuracy]:
-        """Accuracies on the test set and on the validation set, where there is one."""
-        x_nd = self.method.gradient_point(self.x_nd, self.state)
-        return {
-            name: accuracy(self.model, x_nd, samples, labels)
-            for name, (samples, labels) in self.evaluated.items()
-        }
-
-    def bytes_sent(self) -> float:
-        """What a node has sent so far, in the mean over nodes."""
-        rounds = self.step // self.config.local_steps
-        size = self.x_nd.shape[1] * self.x_nd.element_size()
-        n = self.config.nodes
-        if self.method.centralized:
-            return self.step * 2 * (n - 1) / n * size  # a ring all-reduce
-        period = self.topology.period
-        if period is None:
-            arcs = sum(len(self.topology.round(index).senders) for index in range(rounds))
-        else:
-            each = [len(self.topology.round(index).senders) for index in range(period)]
-            arcs = rounds // period * sum(each) + sum(each[: rounds % period])
-        return arcs / n * size * self.method.messages
-
-    # -- checkpoints -------------------------------------------------------------------------
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Everything that a resumed run needs besides the step."""
-        named = {f"state.{name}": getattr(self.state, name) for name in self.state._fields}
-        return {"x": self.x_nd, **named}
-
-    def restore(self, tensors: dict[str, Tensor], step: int) -> None:
-        """Continue from what `tensors` gave at this step."""
-        expected = {name: tuple(t.shape) for name, t in self.tensors().items()}
-        found = {name: tuple(t.shape) for name, t in tensors.items()}
-        if expected != found:
-            raise InvalidArgument("checkpoint", found, f"must hold {expected}")
-        self.x_nd = tensors["x"].to(self.device)
-        names = self.state._fields
-        self.state = type(self.state)(*(tensors[f"state.{n}"].to(self.device) for n in names))
-        self.step = step
-        self._graph = None  # it holds on to the tensors that were there before
-
-    # -- one step's ingredients --------------------------------------------------------------
+    def _decayed(self, gradients: Tensor, at: Tensor) -> Tensor:
+        decay = self.config.weight_decay
+        return gradients + decay * at if decay else gradients
 
     def _inputs(self, step: int) -> dict[str, Tensor]:
         """What is planned for a step, on the device; an epoch is planned and uploaded at once."""
         epoch, within = divmod(step, self.steps_per_epoch)
-        if self._planned is None or self._planned[0] != epoch:
-            first = epoch * self.steps_per_epoch
-            plan = self.planner.steps(first, first + self.steps_per_epoch)._asdict()
-            uploaded = {
-                name: torch.as_tensor(part).to(self.device)
-                for name, part in plan.items()
-                if part is not None
-            }
-            self._planned = epoch, uploaded
-        return {name: part[within] for name, part in self._planned[1].items()}
+        if self._epoch is None or self._epoch[0] != epoch:
+            plan = self._plan(epoch).items()
+            self._epoch = epoch, {name: part.to(self.device) for name, part in plan}
+        return {name: part[within] for name, part in self._epoch[1].items()}
+
+    def _plan(self, epoch: int) -> dict[str, Tensor]:
+        first = epoch * self.steps_per_epoch
+        plans = [r.planner.steps(first, first + self.steps_per_epoch) for r in self.replicas]
+        return {
+            name: torch.as_tensor(np.concatenate(parts, axis=1))
+            for name, parts in zip(plans[0]._fields, zip(*plans, strict=True), strict=True)
+            if parts[0] is not None
+        }
+
+    def _learning_rates(self, step: int) -> Any:
+        """One number for a single run, or a column (N, 1)."""
+        rates = [r.learning_rate(step) for r in self.replicas]
+        if len(rates) == 1:
+            return rates[0]
+        return torch.tensor(rates, device=self.device).repeat_interleave(self.nodes)[:, None]
 
     def _mix(self, step: int) -> Callable[[Tensor], Tensor]:
-        if not communicates(step, self.config.local_steps):
+        number = self.replicas[0].round_number(step)
+        if number is None:
             return lambda x_nd: x_nd
         if self.method.centralized:
-            return average
-        return self.mixer.round(round_index(step, self.config.local_steps))
+            return self._average
+        if len(self.replicas) == 1:
+            return self._mixers[0].round(number)
+        numbers = [r.round_number(step) or 0 for r in self.replicas]
+        rounds = [m.round(i) for m, i in zip(self._mixers, numbers, strict=True)]
+        return lambda x_nd: torch.cat(
+            [mix(x) for mix, x in zip(rounds, torch.split(x_nd, self.nodes), strict=True)]
+        )
+
+    def _average(self, x_nd: Tensor) -> Tensor:
+        """The exact average of each replica."""
+        if len(self.replicas) == 1:
+            return average(x_nd)
+        x = x_nd.view(-1, self.nodes, x_nd.shape[1])
+        return x.mean(dim=1, keepdim=True).expand_as(x).flatten(0, 1)
+
+    # -- the captured step -------------------------------------------------------------------
+
+    def _advance_captured(self) -> None:
+        epoch, within = divmod(self.step, self.steps_per_epoch)
+        if self._epoch is None or self._epoch[0] != epoch:
+            self._collect()
+            tables = self._ahead.get(epoch)
+            if self._fast is None:
+                self._fast = self._capture(tables)
+            self._fast.begin(tables, within)
+            self._epoch = epoch, {}
+            self._taken = within
+        assert self._fast is not None
+        x_nd, *state = self._fast()
+        self.x_nd, self.state = x_nd, type(self.state)(*state)
+
+    def _collect(self) -> None:
+        """Fetch the losses of the captured steps before the next epoch's overwrite them."""
+        if self._fast is None or self._epoch is None:
+            return
+        last = self.step - self._epoch[0] * self.steps_per_epoch
+        self._losses.extend(self._fast.losses[self._taken : last].clone())
+        self._taken = last
+
+    def _tables(self, epoch: int) -> Tables:
+        """Everything that the steps of an epoch read, in memory that a GPU can fetch from."""
+        first = epoch * self.steps_per_epoch
+        steps = range(first, first + self.steps_per_epoch)
+        rates = [[r.learning_rate(step) for r in self.replicas] for step in steps]
+        lr = torch.tensor(rates, dtype=torch.float32)
+        found = {**self._plan(epoch), "lr": lr.repeat_interleave(self.nodes, dim=1)[..., None]}
+        if not self.method.centralized:
+            numbers = [[r.round_number(step) for r in self.replicas] for step in steps]
+            found |= self._rounds.of(numbers)
+        return {name: table.pin_memory() for name, table in found.items()}
+
+    def _capture(self, tables: Tables) -> CapturedStep:
+        """The step in two functions, each of which a compiler can take whole."""
+        kind = type(self.state)
+        planned = [name for name in EpochPlan._fields if name in tables]
+
+        def losses(at: Tensor, tables: Tables, counter: Tensor) -> Tensor:
+            now = {name: tables[name][counter].squeeze(0) for name in planned}
+            return self.gradients.losses(at, *self._samples(now))
+
+        def move(
+            source: list[Tensor],
+            target: list[Tensor],
+            at: Tensor,
+            gradients: Tensor,
+            tables: Tables,
+            counter: Tensor,
+        ) -> None:
+            x_nd, *state = source
+            now = {name: table[counter].squeeze(0) for name, table in tables.items()}
+            mix = self._average if self.method.centralized else self._rounds.mix(now)
+            gradients = self._decayed(gradients, at)
+            new, moved = self.method.step(x_nd, gradients, kind(*state), now["lr"], mix)
+            for into, value in zip(target, (new, *moved), strict=True):
+                into.copy_(value)
+
+        fast = Compiled if self.config.compile else _as_it_is
+        fast_losses, fast_move = fast(losses), fast(torch.no_grad()(move))
+
+        def body(
+            tables: Tables, counter: Tensor, source: list[Tensor], target: list[Tensor]
+        ) -> Tensor:
+            x_nd, *state = source
+            at = self.method.gradient_point(x_nd, kind(*state))
+            with products_in(self.config.precision):
+                found, gradients = gradients_of(lambda x: fast_losses(x, tables, counter), at)
+            with products_in("float32"):
+                fast_move(source, target, at, gradients, tables, counter)
+            return found
+
+        return CapturedStep(body, tables, [self.x_nd, *self.state])
+
+    # -- what came out -----------------------------------------------------------------------
+
+    def rows(self, replica: int) -> slice:
+        """Where a replica's nodes are among all."""
+        return slice(replica * self.nodes, (replica + 1) * self.nodes)
+
+    def evaluate(self, replica: int = 0) -> dict[str, Accuracy]:
+        """Accuracies on the test set and on the validation set, where there is one."""
+        mine = self.rows(replica)
+        state = type(self.state)(*(part[mine] for part in self.state))
+        x_nd = self.method.gradient_point(self.x_nd[mine], state)
+        held = torch.as_tensor(self.replicas[replica].validation).to(self.device)
+        sets = {"test": self.test, "validation": (self.images[held], self.labels[held])}
+        with products_in(self.config.precision):
+            return {
+                name: accuracy(self.gradients, x_nd, images, labels, self.mean, self.std)
+                for name, (images, labels) in sets.items()
+                if len(labels)
+            }
+
+    def facts(self, replica: int = 0) -> dict[str, Any]:
+        """What is known before the first step and is no choice of the user's."""
+        return {**self.replicas[replica].facts(), "device": str(self.device)}
+
+    def bytes_sent(self, replica: int = 0) -> float:
+        """What a node has sent so far, in the mean over nodes."""
+        return self.replicas[replica].bytes_sent(self.step, self.x_nd.element_size())
+
+    # -- checkpoints -------------------------------------------------------------------------
+
+    def tensors(self, replica: int = 0) -> dict[str, Tensor]:
+        """Everything that a resumed run needs besides the step."""
+        mine = self.rows(replica)
+        named = {f"state.{name}": getattr(self.state, name)[mine] for name in self.state._fields}
+        return {"x": self.x_nd[mine], **named}
+
+    def restore(self, tensors: dict[str, Tensor], step: int, replica: int = 0) -> None:
+        """Continue from what `tensors` gave at this step."""
+        mine = self.tensors(replica)
+        expected = {name: tuple(t.shape) for name, t in mine.items()}
+        found = {name: tuple(t.shape) for name, t in tensors.items()}
+        if expected != found:
+            raise InvalidArgument("checkpoint", found, f"must hold {expected}")
+        for name, tensor in mine.items():
+            tensor.copy_(tensors[name])
+        self.step = step
+        self._epoch = None
 
 
-def own_state(method: Method, x_nd: Tensor) -> Any:
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+def own_state(method: Any, x_nd: Tensor) -> Any:
     """The method's first state in buffers of its own (some methods begin with x itself)."""
     state = method.init(x_nd)
-    return type(state)(*(part.clone() for part in state))
-
-
-def make_method(config: RunConfig, t: Topology) -> tuple[Method, float | None]:
-    """The method with the options it has, refused where it is unstable; and D²'s damping."""
-    options: dict[str, object] = {}
-    known = ALGORITHMS[config.algorithm].options
-    for name in ("momentum", "nesterov"):
-        if name in known:
-            options[name] = getattr(config, name)
-        elif name == "nesterov" and config.nesterov:
-            raise InvalidArgument("nesterov", True, f"{config.algorithm} has no such option")
-    damping = config.damping_share()
-    if "damping" in known:
-        damping = largest_stable_damping(t, config.local_steps) if damping is None else damping
-        options["damping"] = damping
-    elif config.damping != "none":
-        raise InvalidArgument("damping", config.damping, f"{config.algorithm} has no such option")
-    method = algorithm(config.algorithm, **options)
-    if method.centralized and config.local_steps > 1:
-        raise InvalidArgument(
-            "local_steps", config.local_steps, f"{method.name} averages gradients at every step"
-        )
-    if not config.allow_unstable:
-        require_stable(method, t, config.local_steps)
-    return method, damping if "damping" in known else None
+    buffers = [aligned(part) for part in state]
+    for buffer, part in zip(buffers, state, strict=True):
+        buffer.copy_(part)
+    return type(state)(*buffers)
 
 
 def pick_device(name: str) -> torch.device:
@@ -300,13 +317,5 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def fingerprint(dataset: Dataset, model: FlatModel) -> str:
-    """A checksum of the data and of the model's form, to tell another run's checkpoint."""
-    found = zlib.crc32(dataset.train.images.tobytes())
-    found = zlib.crc32(dataset.train.labels.tobytes(), found)
-    form = [(name, tuple(shape)) for name, shape in zip(model.names, model.shapes, strict=True)]
-    return f"{zlib.crc32(repr(form).encode(), found):08x}"
-
-
-def _all(split: Any) -> Tensor:
-    return torch.arange(len(split))
+def _on(device: torch.device, split: Any) -> tuple[Tensor, Tensor]:
+    return torch.as_tensor(split.images).to(device), torch.as_tensor(split.labels).to(device)

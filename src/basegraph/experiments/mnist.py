@@ -1,0 +1,165 @@
+"""Training on every topology with the paper's settings for Fashion-MNIST (Sec. 6.2, App. G).
+
+LeNet with group normalisation, 25 nodes, DSGD with momentum 0.9, batch 32, random crops, ten epochs
+of warm-up and a cosine over 200 epochs. For every topology and α the step size is the one of {0.1,
+0.01, 0.001} with the best validation accuracy of the first seed; with it the other seeds are run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable
+from statistics import mean, pstdev
+from typing import Any
+
+from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
+from basegraph.plots.learning import draw_learning
+from basegraph.training.config import RunConfig
+
+TOPOLOGIES = (
+    "base:k=1",
+    "base:k=2",
+    "base:k=3",
+    "base:k=4",
+    "one-peer-exponential",
+    "exponential",
+    "ring",
+    "torus",
+)
+RATES = (0.1, 0.01, 0.001)
+
+Runner = Callable[[list[Planned], SweepFolder, Progress], None]
+
+
+def outputs(alphas: list[float]) -> list[str]:
+    """The files that are written."""
+    return ["runs.csv", "accuracy.csv", "accuracy.md", *(f"curves-{a:g}.png" for a in alphas)]
+
+
+def grids(alphas: list[float], rates: list[float], seeds: list[int]) -> list[dict[str, Any]]:
+    """Every topology, and all-reduce."""
+    shared = {"alpha": alphas, "lr": rates, "seed": seeds}
+    return [
+        {"topology": list(TOPOLOGIES), **shared},
+        {"algorithm": ["allreduce-sgd"], **shared},
+    ]
+
+
+def reproduce(
+    folder: ResultFolder,
+    settings: dict[str, Any],
+    seeds: list[int],
+    alphas: list[float],
+    *,
+    progress: Callable[[list[str]], Progress] = lambda names: Progress(),
+    runner: Runner = lambda runs, there, told: run_sweep(runs, there, progress=told),
+) -> list[dict[str, Any]]:
+    """Make all runs (or what is left of them) and write the files; returns the table."""
+    what = RunConfig(**settings).computes()
+    there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=True)
+
+    def made(runs: list[Planned]) -> list[Planned]:
+        runner(runs, there, progress([run.name for run in there.left(runs)]))
+        return runs
+
+    tried = made(expand(settings, grids(alphas, list(RATES), seeds[:1]), "mnist"))
+    chosen = best_rates(tried, there)
+    others = [
+        run
+        for run in expand(settings, grids(alphas, list(RATES), seeds[1:]), "mnist")
+        if run.config.lr == chosen.get(place(run))
+    ] if seeds[1:] else []  # fmt: skip
+    kept = [run for run in tried if run.config.lr == chosen.get(place(run))] + made(others)
+    every = [*tried, *others]
+    folder.table("runs.csv", [_row(run, there, run in kept) for run in every])
+    table = summary(kept, there)
+    folder.table("accuracy.csv", table)
+    folder.text("accuracy.md", markdown(table))
+    for alpha in alphas:
+        runs = [run for run in kept if run.config.alpha == alpha and there.rows(run)]
+        curves = [{"config": _shown(run), "rows": there.rows(run)} for run in runs]
+        draw_learning(curves, [folder / f"curves-{alpha:g}.png"])
+    return table
+
+
+def place(run: Planned) -> tuple[str, float]:
+    """What a step size is chosen for: the topology (or all-reduce) and α."""
+    central = run.config.algorithm == "allreduce-sgd"
+    return "all-reduce" if central else run.config.topology, run.config.alpha
+
+
+def best_rates(tried: list[Planned], there: SweepFolder) -> dict[tuple[str, float], float]:
+    """The step size with the best last validation accuracy; of equals, the largest."""
+    found: dict[tuple[str, float], tuple[float, float]] = {}
+    failed = there.failed()
+    for run in tried:
+        rows = there.rows(run)
+        if run.name not in failed and rows:
+            mine = (rows[-1]["validation_accuracy"], run.config.lr)
+            found[place(run)] = max(found.get(place(run), (-1.0, 0.0)), mine)
+    return {where: rate for where, (_, rate) in found.items()}
+
+
+def summary(kept: list[Planned], there: SweepFolder) -> list[dict[str, Any]]:
+    """Mean and standard deviation over seeds, by topology and α."""
+    failed = there.failed()
+    found: dict[tuple[str, float], list[Planned]] = defaultdict(list)
+    for run in kept:
+        found[place(run)].append(run)
+    table = []
+    for (name, alpha), runs in sorted(found.items(), key=lambda item: -item[0][1]):
+        good = [run for run in runs if run.name not in failed and there.rows(run)]
+        if not good:
+            continue
+        last = [there.rows(run)[-1] for run in good]
+        test = [100 * row["test_accuracy"] for row in last]
+        averaged = [100 * row["test_accuracy_averaged"] for row in last]
+        table.append(
+            {
+                "alpha": alpha,
+                "topology": name,
+                "lr": good[0].config.lr,
+                "seeds": len(good),
+                "diverged": len(runs) - len(good),
+                "test %": round(mean(test), 2),
+                "± %": round(pstdev(test), 2),
+                "averaged model %": round(mean(averaged), 2),
+                "averaged ± %": round(pstdev(averaged), 2),
+                "worst node %": round(mean(100 * r["test_accuracy_worst"] for r in last), 2),
+                "consensus distance": float(f"{mean(r['consensus_distance'] for r in last):.3g}"),
+                "MB per node": round(mean(r["bytes_per_node"] for r in last) / 1e6, 1),
+            }
+        )
+    return table
+
+
+def markdown(table: list[dict[str, Any]]) -> str:
+    """The table as Markdown."""
+    columns = list(table[0]) if table else []
+    lines = [columns, ["---"] * len(columns), *[[row[c] for c in columns] for row in table]]
+    return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
+
+
+def _row(run: Planned, there: SweepFolder, kept: bool) -> dict[str, Any]:
+    name, alpha = place(run)
+    rows = there.rows(run)
+    last = rows[-1] if rows else {}
+    columns = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged",
+               "test_accuracy_worst", "validation_accuracy", "consensus_distance",
+               "bytes_per_node")  # fmt: skip
+    return {
+        "topology": name,
+        "alpha": alpha,
+        "lr": run.config.lr,
+        "seed": run.config.seed,
+        "in the table": kept,
+        "failure": there.failed().get(run.name, ""),
+        **{column: last.get(column, "") for column in columns},
+    }
+
+
+def _shown(run: Planned) -> dict[str, Any]:
+    """The configuration as the curves' legend tells it: by topology alone."""
+    return {**vars(run.config), "lr": None}

@@ -1,0 +1,63 @@
+"""Sweeps on a Ray cluster: every worker makes a share of the runs, in packs as on one machine.
+
+The sweep's folder must be on a disk that all machines see.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from basegraph.errors import BasegraphError
+from basegraph.experiments.sweep import Planned, Progress, SweepFolder, run_sweep
+
+
+def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress: Progress) -> None:
+    """Hand what is left of the runs to the cluster at RAY_ADDRESS, or to one on this machine."""
+    try:
+        import ray
+    except ImportError:
+        raise BasegraphError(
+            "--executor ray needs the package ray: pip install 'basegraph[ray]'"
+        ) from None
+    if not ray.is_initialized():
+        ray.init(log_to_driver=False, include_dashboard=False)
+    left = folder.left(runs)
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0))
+    workers = max(1, min(len(left), gpus or int(resources.get("CPU", 1))))
+    shares = [left[worker::workers] for worker in range(workers)]
+    remote = ray.remote(num_cpus=1, num_gpus=1 if gpus else 0)(_share)
+    text = folder.definition.read_text(encoding="utf-8")
+    under_way = {
+        remote.remote(share, str(folder.path.resolve()), text, most): share for share in shares
+    }
+    try:
+        while under_way:
+            (done,), _ = ray.wait(list(under_way), num_returns=1)
+            for name, row, failure in ray.get(done):
+                if failure is not None:
+                    folder.note_failure(name, failure)
+                    progress.failed(name, failure)
+                else:
+                    progress.finished(name, row)
+            del under_way[done]
+    finally:
+        ray.shutdown()
+
+
+Outcome = tuple[str, dict[str, Any] | None, str | None]
+"""A run's name, and its last metrics or what went wrong."""
+
+
+def _share(runs: list[Planned], path: str, text: str, most: int) -> list[Outcome]:
+    """A worker's part; failures are told, not written, since only one process may write them."""
+    found: list[Outcome] = []
+    folder = SweepFolder(Path(path), text, resume=True)
+    folder.note_failure = lambda name, reason: None  # type: ignore[method-assign]
+    told = Progress(
+        finished=lambda name, row: found.append((name, row, None)),
+        failed=lambda name, reason: found.append((name, None, reason)),
+    )
+    run_sweep(runs, folder, most=most, progress=told)
+    return found

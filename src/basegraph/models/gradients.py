@@ -1,0 +1,119 @@
+"""Losses and gradients of all nodes, by the quickest way that the model and the device allow.
+
+Shape legend: x_nd nodes × parameters; samples (n, B, ...); labels (n, B); losses (n,).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from basegraph.errors import InvalidArgument
+from basegraph.models.flat import FlatModel
+from basegraph.models.stacked import StackedNetwork, UnknownLayer
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def gradients_of(losses: Callable[[Tensor], Tensor], x_nd: Tensor) -> tuple[Tensor, Tensor]:
+    """(losses, gradients): every node's loss depends on its own row only."""
+    at = x_nd.detach().requires_grad_()
+    with torch.enable_grad():
+        found = losses(at)
+    (gradients,) = torch.autograd.grad(found, at, torch.ones_like(found))
+    return found.detach(), gradients
+
+
+@contextmanager
+def products_in(precision: str) -> Iterator[None]:
+    """Let a GPU round the factors of float32 products to TF32 in here, or forbid it."""
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    allow = precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allow
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+class Gradients:
+    """x_nd, samples, labels -> (losses (n,), gradients x_nd).
+
+    `how="stacked"` computes all nodes in one batched pass, "loop" one node after another on views
+    of the same buffers, "auto" what is quicker: the loop for convolutions on a CPU. Whatever the
+    `precision` of products, parameters and gradients stay in their own type.
+    """
+
+    def __init__(
+        self, model: FlatModel, loss: Loss, how: str = "auto", precision: str = "float32"
+    ) -> None:
+        if how not in ("auto", "stacked", "loop"):
+            raise InvalidArgument("gradients", how, "must be 'auto', 'stacked' or 'loop'")
+        self.model = model
+        self.how = how
+        self.precision = precision
+        self._loss = loss
+        self._modules: list[nn.Module] = []
+        self._bound: int | None = None
+        self.network: StackedNetwork | None = None
+        try:
+            self.network = StackedNetwork(model.module, precision)
+        except UnknownLayer as error:
+            if precision == "bf16":
+                raise InvalidArgument("precision", precision, str(error)) from None
+
+    def __call__(
+        self, x_nd: Tensor, samples: Tensor, labels: Tensor, out: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """(losses, gradients) at x_nd; the loop writes the gradients into `out` if it is given."""
+        if self.loops_on(x_nd.device):
+            return self._loop(x_nd, samples, labels, torch.empty_like(x_nd) if out is None else out)
+        with products_in(self.precision):
+            return gradients_of(lambda x_nd: self.losses(x_nd, samples, labels), x_nd)
+
+    def loops_on(self, device: torch.device) -> bool:
+        """Whether the nodes are computed one after another."""
+        if self.how != "auto":
+            return self.how == "loop"
+        quicker = device.type == "cpu" and self.model.has_convolutions
+        return quicker and self.precision != "bf16"
+
+    def outputs(self, x_nd: Tensor, samples: Tensor) -> Tensor:
+        """The outputs (n, B, classes) of all nodes for their samples (n, B, ...)."""
+        if self.network is None:
+            return vmap(self.model.forward)(x_nd, samples)
+        return self.network(self.model.stacked_views(x_nd), samples)
+
+    def losses(self, x_nd: Tensor, samples: Tensor, labels: Tensor) -> Tensor:
+        """The losses (n,) of all nodes in one batched pass."""
+        return vmap(self._loss)(self.outputs(x_nd, samples), labels)
+
+    def _loop(
+        self, x_nd: Tensor, samples: Tensor, labels: Tensor, gradients: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        losses = torch.empty(len(x_nd), dtype=x_nd.dtype, device=x_nd.device)
+        for i, module in enumerate(self._modules_on(x_nd)):
+            value = self._loss(module(samples[i]), labels[i])
+            found = torch.autograd.grad(value, list(module.parameters()))
+            for mine, view in zip(found, self.model.views(gradients[i]).values(), strict=True):
+                view.copy_(mine)
+            losses[i] = value.detach()
+        return losses, gradients
+
+    def _modules_on(self, x_nd: Tensor) -> list[nn.Module]:
+        """A module for every node whose parameters are views of its row: a plain call runs it."""
+        if len(self._modules) != len(x_nd):
+            self._modules = [copy.deepcopy(self.model.module) for _ in x_nd]
+            self._bound = None
+        if self._bound != x_nd.data_ptr():
+            for module, x_d in zip(self._modules, x_nd.detach(), strict=True):
+                views = self.model.views(x_d).values()
+                for parameter, view in zip(module.parameters(), views, strict=True):
+                    parameter.data = view
+            self._bound = x_nd.data_ptr()
+        return self._modules

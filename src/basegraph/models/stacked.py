@@ -1,0 +1,247 @@
+"""A network of all nodes at once: every layer one batched product or one elementwise pass.
+
+`vmap` turns a convolution with a different filter for every node into a grouped one, for which
+libraries have no fast kernel. Here a convolution is what it is by definition: the image's shifted
+copies, one for every tap of the filter, times a matrix that is the filter as it lies in the flat
+vector. So all nodes are one batched matrix product, and so are its two gradients.
+
+Shape legend: n nodes, c channels, b samples, h × w pixels, t taps of a filter, f features, o
+outputs. Activations are (n, c, b, h, w), then (n, f, b): what a filter sums over comes first.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+from basegraph.models import kernels
+
+Parameters = dict[str, Tensor]
+"""A layer's parameters by their names in the layer, each with the node axis in front."""
+
+
+class UnknownLayer(Exception):
+    """A network has a part for which there is no stacked form."""
+
+
+class StackedNetwork:
+    """The module as a function of all nodes' parameters; `UnknownLayer` where it has none.
+
+    `precision` is that of products; normalisation is computed in float32 or wider.
+    """
+
+    def __init__(self, module: nn.Module, precision: str = "float32") -> None:
+        self.precision = precision
+        self.steps = _steps(module)
+
+    def __call__(self, views: Parameters, samples: Tensor) -> Tensor:
+        """Outputs (n, b, o) for samples (n, b, c, h, w); views are (n, *shape) by name."""
+        x_ncbhw = samples.transpose(1, 2)
+        found = [x_ncbhw.bfloat16() if self.precision == "bf16" else x_ncbhw]
+        for form, layer, names, arguments in self.steps:
+            own = {name: views[whole] for name, whole in names.items()}
+            taken: list[Any] = [found[a] for a in arguments]
+            if form is _convolution:
+                taken.append(self.precision)
+            found.append(form(layer, own, *taken))
+        return found[-1].transpose(1, 2).to(samples.dtype)
+
+
+class Step(NamedTuple):
+    """One layer's turn."""
+
+    form: Callable[..., Tensor]
+    layer: nn.Module | None
+    names: dict[str, str]
+    """The layer's parameters: name in the layer -> name in the module."""
+    arguments: tuple[int, ...]
+    """Which earlier results it takes; 0 is the input."""
+
+
+def _steps(module: nn.Module) -> list[Step]:
+    """The module's layers in the order in which its code calls them."""
+    try:
+        graph = fx.Tracer().trace(module)
+    except Exception as error:  # tracing runs the user's code, which may do anything
+        raise UnknownLayer(f"{type(module).__name__} cannot be traced: {error}") from error
+    layers = dict(module.named_modules())
+    place: dict[fx.Node, int] = {}
+    steps: list[Step] = []
+    for node in graph.nodes:
+        taken = tuple(place[a] for a in node.args if isinstance(a, fx.Node))
+        rest = tuple(a for a in node.args if not isinstance(a, fx.Node))
+        if node.op == "placeholder":
+            if place:
+                raise UnknownLayer("a network of several inputs")
+            place[node] = 0
+            continue
+        if node.op == "output":
+            if taken != (len(steps),):
+                raise UnknownLayer("a network that returns something else than its last result")
+            break
+        if node.op == "call_module":
+            layer = layers[str(node.target)]
+            form = _LAYERS.get(type(layer))
+            if form is None or node.kwargs or rest or not _plain(layer):
+                raise UnknownLayer(f"no stacked form of {layer}")
+            names = {name: f"{node.target}.{name}" for name, _ in layer.named_parameters()}
+            steps.append(Step(form, layer, names, taken))
+        else:
+            known = _FUNCTIONS.get(node.target)
+            options = {k: v for k, v in node.kwargs.items() if (k, v) != ("inplace", False)}
+            if known is None or options or rest != known[1]:
+                raise UnknownLayer(f"no stacked form of {node.target}")
+            steps.append(Step(known[0], None, {}, taken))
+        place[node] = len(steps)
+    return steps
+
+
+# -- layers --------------------------------------------------------------------------------------
+
+
+def _convolution(layer: nn.Conv2d, own: Parameters, x_ncbhw: Tensor, precision: str) -> Tensor:
+    (kh, kw), (sh, sw), (ph, pw) = _pairs(layer)
+    x = functional.pad(x_ncbhw, (pw, pw, ph, ph)) if ph or pw else x_ncbhw
+    weight = own["weight"].to(x.dtype)
+    on_gpu = kernels.AVAILABLE and x.is_cuda
+    if on_gpu and (sh, sw) == (1, 1) and layer.weight.numel() <= kernels.SMALL:
+        return _with_bias(kernels.small_convolution(x, weight, precision), own)
+    columns = kernels.columns(x, kh, kw, sh) if on_gpu and sh == sw else _taps(x, kh, kw, sh, sw)
+    y = torch.bmm(weight.flatten(2), columns.flatten(3).flatten(1, 2))
+    return _with_bias(y.view(*y.shape[:2], *columns.shape[3:]), own)
+
+
+def _taps(x: Tensor, kh: int, kw: int, sh: int, sw: int) -> Tensor:
+    """(n, c, t, b, h, w): for every tap, the pixels it meets.
+
+    Channels before taps, as in the filter, which is then used as it lies in memory.
+    """
+    height, width = (x.shape[3] - kh) // sh + 1, (x.shape[4] - kw) // sw + 1
+    taps = [
+        x[:, :, :, i : i + sh * (height - 1) + 1 : sh, j : j + sw * (width - 1) + 1 : sw]
+        for i in range(kh)
+        for j in range(kw)
+    ]
+    return torch.stack(taps, dim=2)
+
+
+def _pairs(layer: nn.Conv2d) -> list[tuple[int, int]]:
+    """Kernel size, stride and padding."""
+    sizes = (layer.kernel_size, layer.stride, layer.padding)
+    return [(int(size[0]), int(size[1])) for size in sizes]
+
+
+def _with_bias(y: Tensor, own: Parameters) -> Tensor:
+    """y (n, o, ...) plus the bias (n, o) where there is one."""
+    if "bias" not in own:
+        return y
+    n, outputs = own["bias"].shape
+    return y + own["bias"].to(y.dtype).view(n, outputs, *[1] * (y.dim() - 2))
+
+
+def _linear(layer: nn.Linear, own: Parameters, x_nfb: Tensor) -> Tensor:
+    return _with_bias(torch.bmm(own["weight"].to(x_nfb.dtype), x_nfb), own)
+
+
+def _group_norm(layer: nn.GroupNorm, own: Parameters, x_ncbhw: Tensor) -> Tensor:
+    """Statistics in at least float32: the variance of bf16 numbers computed in bf16 is no number.
+
+    Mean and variance are over the group's channels and all pixels.
+    """
+    n, c, b, h, w = x_ncbhw.shape
+    wide = torch.promote_types(x_ncbhw.dtype, torch.float32)
+    x = x_ncbhw.to(wide).view(n, layer.num_groups, -1, b, h, w)
+    variance, mean = torch.var_mean(x, dim=(2, 4, 5), correction=0, keepdim=True)
+    y = ((x - mean) * torch.rsqrt(variance + layer.eps)).view(n, c, b, h, w)
+    if layer.affine:
+        y = y * own["weight"].view(n, c, 1, 1, 1) + own["bias"].view(n, c, 1, 1, 1)
+    return y.to(x_ncbhw.dtype)
+
+
+def _max_pool(layer: nn.MaxPool2d, own: Parameters, x_ncbhw: Tensor) -> Tensor:
+    h, w = x_ncbhw.shape[3:]
+    if (layer.kernel_size, layer.stride, layer.padding) == (2, 2, 0) and h % 2 == w % 2 == 0:
+        return _largest_of_four(x_ncbhw)
+    y = layer(x_ncbhw.flatten(0, 1))
+    return y.view(*x_ncbhw.shape[:3], *y.shape[2:])
+
+
+def _largest_of_four(x_ncbhw: Tensor) -> Tensor:
+    """Max pooling by comparisons, which fuse with what is around them, and so does its gradient.
+
+    Of equal pixels the first one is the largest, and what is no number stays so, as in torch.
+    """
+    pixels = [x_ncbhw.detach()[..., i::2, j::2] for i in (0, 1) for j in (0, 1)]
+    largest, winner = pixels[0], torch.zeros_like(pixels[0], dtype=torch.uint8)
+    for number, pixel in enumerate(pixels[1:], start=1):
+        wins = (pixel > largest) | pixel.isnan()
+        largest = torch.where(wins, pixel, largest)
+        winner = torch.where(wins, number, winner)
+    place = torch.arange(4, dtype=torch.uint8, device=x_ncbhw.device).view(2, 1, 2)
+    chosen = winner[..., :, None, :, None] == place
+    n, c, b, h, w = x_ncbhw.shape
+    x = x_ncbhw.reshape(n, c, b, h // 2, 2, w // 2, 2)
+    return torch.where(chosen, x, 0).sum(dim=(4, 6))
+
+
+def _average_pool(layer: nn.AdaptiveAvgPool2d, own: Parameters, x_ncbhw: Tensor) -> Tensor:
+    return x_ncbhw.mean(dim=(3, 4), keepdim=True)
+
+
+def _add(layer: None, own: Parameters, x: Tensor, y: Tensor) -> Tensor:
+    return x + y
+
+
+def _relu(layer: nn.ReLU | None, own: Parameters, x: Tensor) -> Tensor:
+    return torch.relu(x)
+
+
+def _same(layer: nn.Identity, own: Parameters, x: Tensor) -> Tensor:
+    return x
+
+
+def _flatten(layer: nn.Flatten | None, own: Parameters, x: Tensor) -> Tensor:
+    """(n, c, b, h, w) -> (n, c·h·w, b)"""
+    return x.permute(0, 1, 3, 4, 2).flatten(1, 3) if x.dim() > 3 else x
+
+
+def _plain(layer: nn.Module) -> bool:
+    """Whether the layer is used in the way for which there is a form."""
+    match layer:
+        case nn.Conv2d():
+            plain = layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros"
+            return plain and isinstance(layer.padding, tuple)
+        case nn.MaxPool2d():
+            return not layer.return_indices
+        case nn.AdaptiveAvgPool2d():
+            return layer.output_size in (1, (1, 1))
+        case nn.Flatten():
+            return layer.start_dim == 1 and layer.end_dim == -1
+    return True
+
+
+_LAYERS: dict[type, Callable[..., Tensor]] = {
+    nn.Conv2d: _convolution,
+    nn.Linear: _linear,
+    nn.GroupNorm: _group_norm,
+    nn.MaxPool2d: _max_pool,
+    nn.AdaptiveAvgPool2d: _average_pool,
+    nn.Flatten: _flatten,
+    nn.ReLU: _relu,
+    nn.Identity: _same,
+}
+_FUNCTIONS: dict[Any, tuple[Callable[..., Tensor], tuple[object, ...]]] = {
+    operator.add: (_add, ()),
+    torch.add: (_add, ()),
+    torch.relu: (_relu, ()),
+    functional.relu: (_relu, ()),
+    "relu": (_relu, ()),
+    torch.flatten: (_flatten, (1,)),
+    "flatten": (_flatten, (1,)),
+}
+"""A function or a method's name -> (stacked form, its other arguments)."""

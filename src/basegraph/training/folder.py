@@ -1,0 +1,87 @@
+"""The folder of a run: `config.toml`, `metrics.jsonl`, `checkpoint.safetensors`, `provenance.json`.
+
+`metrics.jsonl` has a line per evaluation.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from basegraph.data.dataset import Dataset
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.files import replacing, writable
+from basegraph.provenance import provenance
+from basegraph.training.config import RunConfig
+
+
+class RunFolder:
+    """The files of a run."""
+
+    def __init__(self, path: Path, *, resume: bool) -> None:
+        self.path = path
+        self.config = path / "config.toml"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoint = path / "checkpoint.safetensors"
+        self.provenance = path / "provenance.json"
+        if resume:
+            if not self.config.is_file():
+                raise InvalidArgument("--out", str(path), "holds no run to resume")
+            return
+        if self.config.exists():
+            raise InvalidArgument(
+                "--out", str(path), "holds a run already; --resume continues it, or take another"
+            )
+        there = path
+        while not there.exists():
+            there = there.parent
+        if not there.is_dir():
+            raise InvalidArgument("--out", str(path), f"{str(there)!r} is not a folder")
+        writable("--out", there / ".basegraph", force=True)
+
+    def clear_leftovers(self) -> None:
+        """Remove what a killed write of a checkpoint left; no other run may be writing here."""
+        for rest in self.path.glob(".*checkpoint*"):
+            rest.unlink()
+
+    def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
+        """Write what is known before the first step."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.checkpoint.unlink(missing_ok=True)
+        data = f"{dataset.name}: {len(dataset.train)} training, {len(dataset.test)} test samples"
+        origin = {**provenance(data), "measured": facts}
+        self._write(self.provenance, json.dumps(origin, indent=2) + "\n")
+        self._write(self.metrics, "")
+        self._write(self.config, config.to_toml())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What metrics.jsonl holds; a last line that was cut off by a kill is passed over."""
+        if not self.metrics.is_file():
+            return []
+        lines = self.metrics.read_text(encoding="utf-8").splitlines()
+        found = []
+        for number, line in enumerate(lines):
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                if number < len(lines) - 1:
+                    raise BasegraphError(f"{self.metrics}: line {number + 1} is broken") from None
+        return found
+
+    def keep(self, rows: list[dict[str, Any]]) -> None:
+        """Make these the rows of metrics.jsonl."""
+        self._write(self.metrics, "".join(json.dumps(row) + "\n" for row in rows))
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add a row to metrics.jsonl."""
+        with open(self.metrics, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    @staticmethod
+    def _write(path: Path, text: str) -> None:
+        with replacing(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")

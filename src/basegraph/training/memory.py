@@ -1,0 +1,93 @@
+"""How much memory a run takes: estimated before anything is allocated, so as not to fail later."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from basegraph.data.dataset import Dataset
+from basegraph.errors import BasegraphError
+from basegraph.training.replica import Replica
+
+SHARE = 0.85
+"""Of the free memory that is counted on: libraries and fragments take the rest."""
+PASSES = 1.25
+"""Bytes live at the peak per byte of activations; measured on VGG-11."""
+
+
+class NotEnoughMemory(BasegraphError):
+    """A run would not fit."""
+
+
+def bytes_of_data(dataset: Dataset) -> int:
+    """Images and labels on the device, whatever the number of runs."""
+    splits = (dataset.train, dataset.test)
+    return sum(split.images.nbytes + split.labels.nbytes for split in splits)
+
+
+def bytes_of_run(replica: Replica, dataset: Dataset, device: torch.device) -> int:
+    """What the nodes of one run take: models, states, gradients and activations."""
+    config = replica.config
+    states = len(replica.method.init(torch.zeros(1, 1)))
+    captured = device.type == "cuda" and config.capture
+    vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
+    activations = _activations(replica.model.module, dataset.shape) * config.batch * PASSES
+    if device.type == "cpu" and replica.model.has_convolutions:
+        activations /= config.nodes  # one node after another
+    return int(config.nodes * 4 * (vectors * replica.model.size + activations))
+
+
+def fit(replica: Replica, dataset: Dataset, device: torch.device) -> int:
+    """How many such runs fit on the device beside each other; refused if not even one does."""
+    free = SHARE * free_memory(device) - bytes_of_data(dataset)
+    need = bytes_of_run(replica, dataset, device)
+    count = int(free // need)
+    if count < 1:
+        config = replica.config
+        nodes = max(0, int(free // (need / config.nodes)))
+        raise NotEnoughMemory(
+            f"{config.model} with {config.nodes} nodes and batch {config.batch} needs about "
+            f"{need / 2**30:.1f} GiB on {device}, where {max(free, 0) / 2**30:.1f} GiB can be "
+            f"had: at most {nodes} nodes fit, or a smaller --batch"
+        )
+    return count
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can be allocated there."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    about = Path("/proc/meminfo")
+    if about.is_file():
+        lines = dict(line.split(":") for line in about.read_text().splitlines())
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _activations(module: nn.Module, shape: tuple[int, int, int]) -> int:
+    """Numbers that one sample leaves behind: every layer's output and what convolutions unfold."""
+    found = 0
+
+    def note(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        nonlocal found
+        found += output.numel()
+        if isinstance(layer, nn.Conv2d):
+            taps = layer.weight[0].numel()
+            found += taps * output.numel() // layer.out_channels
+
+    leaves = [layer for layer in module.modules() if not list(layer.children())]
+    hooks = [layer.register_forward_hook(note) for layer in leaves]
+    first = next(module.parameters())
+    try:
+        with torch.no_grad():
+            module(torch.zeros(1, *shape, dtype=first.dtype, device=first.device))
+    except (RuntimeError, TypeError, ValueError):
+        return 0  # it does not take such images: the engine will say so
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found

@@ -1,0 +1,60 @@
+"""The Triton kernels: on a GPU, or with TRITON_INTERPRET=1 on a CPU."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+
+from basegraph.models import kernels
+from basegraph.models.stacked import _taps
+
+needs_triton = pytest.mark.skipif(
+    not kernels.AVAILABLE
+    or not (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"),
+    reason="no Triton, or neither a GPU nor TRITON_INTERPRET=1: its kernels are not tested",
+)
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("n", "c", "o", "b", "h", "w", "k"),
+    [
+        (2, 1, 6, 3, 12, 10, 5),
+        (3, 6, 16, 2, 9, 9, 5),
+        (2, 3, 20, 3, 8, 8, 3),
+        (2, 3, 5, 1, 7, 5, 1),
+    ],
+)
+def test_small_convolution_and_its_gradients(n, c, o, b, h, w, k):
+    draws = torch.Generator().manual_seed(0)
+    x = torch.randn(n, c, b, h, w, generator=draws).to(DEVICE).requires_grad_()
+    weight = torch.randn(n, o, c, k, k, generator=draws).to(DEVICE).requires_grad_()
+    y = kernels.small_convolution(x, weight, "float32")
+    truth = torch.stack(
+        [
+            torch.nn.functional.conv2d(x[i].transpose(0, 1).double(), weight[i].double())
+            for i in range(n)
+        ]
+    ).transpose(1, 2)
+    assert (y - truth).norm() < 1e-6 * truth.norm()
+    slope = torch.randn(y.shape, generator=draws).to(DEVICE)
+    mine = torch.autograd.grad(y, (x, weight), slope)
+    reference = torch.autograd.grad(truth, (x, weight), slope.double())
+    for a, e in zip(mine, reference, strict=True):
+        assert (a - e).norm() < 1e-6 * e.norm()
+
+
+@needs_triton
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [5, 8])
+def test_columns_and_their_gradient(stride, size):
+    x = torch.randn(2, 3, 2, size, size + 1, device=DEVICE, requires_grad=True)
+    mine, truth = kernels.columns(x, 3, 2, stride), _taps(x, 3, 2, stride, stride)
+    assert torch.equal(mine, truth)
+    slope = torch.randn_like(truth)
+    (a,) = torch.autograd.grad(mine, x, slope)
+    (b,) = torch.autograd.grad(truth, x, slope)
+    assert torch.allclose(a, b, atol=1e-5)

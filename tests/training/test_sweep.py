@@ -1,0 +1,259 @@
+"""Replicas and sweeps: what each run gives alone, whatever is beside it and whatever happens."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import basegraph as bg
+from basegraph.data.catalog import load
+from basegraph.experiments import mnist, sweep
+from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
+from basegraph.models.networks import build
+from basegraph.training import memory
+from basegraph.training.config import RunConfig
+from basegraph.training.replica import Replica
+from basegraph.training.run import Diverged, Job, train, train_together
+from test_cli import ok, run
+
+FIXED = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
+GRID = 'nodes = 5\nepochs = 4\nbatch = 16\n[grid]\ntopology = ["base:k=1", "ring"]\nseed = [0, 1]\n'
+
+
+def without_time(rows):
+    return [{**row, "seconds": 0} for row in rows]
+
+
+def metrics(folder: Path):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def close(one, other):
+    assert len(one) == len(other)
+    for a, b in zip(one, other, strict=True):
+        assert a.keys() == b.keys()
+        for name in a.keys() - {"seconds"}:
+            assert a[name] == pytest.approx(b[name], rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize("algorithm", ["dsgdm", "gradient-tracking", "sgp", "allreduce-sgd"])
+def test_replicas_are_what_they_are_alone(algorithm, tmp_path):
+    configs = [
+        RunConfig(**FIXED, algorithm=algorithm, **own)
+        for own in (
+            {"topology": "base:k=1", "lr": 0.1, "seed": 3},
+            {"topology": "ring", "lr": 0.01, "alpha": 10.0},
+            {"topology": "exponential", "lr": 0.05, "alpha": 0.5, "seed": 1},
+        )
+    ]
+    jobs = [Job(config, tmp_path / f"together{i}") for i, config in enumerate(configs)]
+    together = train_together(jobs)
+    for i, config in enumerate(configs):
+        alone = train(config, tmp_path / f"alone{i}")
+        close(together[i], alone)
+        names = [
+            sorted(p.name for p in (tmp_path / f"{x}{i}").iterdir()) for x in ("alone", "together")
+        ]
+        assert names[0] == names[1]
+
+
+def test_a_replica_that_diverges_stops_alone(tmp_path):
+    configs = [RunConfig(**FIXED, lr=lr) for lr in (0.1, 1e6, 0.05)]
+    jobs = [Job(config, tmp_path / str(i)) for i, config in enumerate(configs)]
+    first, second, third = train_together(jobs)
+    assert isinstance(second, Diverged)
+    close(first, train(configs[0], tmp_path / "alone0"))
+    close(third, train(configs[2], tmp_path / "alone2"))
+
+
+def test_only_runs_that_are_alike_share_an_engine(tmp_path):
+    jobs = [Job(RunConfig(**FIXED, momentum=m), tmp_path / str(m)) for m in (0.9, 0.8)]
+    with pytest.raises(bg.InvalidArgument, match="alike but for seed, lr, alpha and topology"):
+        train_together(jobs)
+
+
+def test_sweep_end_to_end(tmp_path):
+    (tmp_path / "s.toml").write_text(GRID)
+    text = ok("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
+    assert "4 of 4 runs done" in text
+    ok("train", "--nodes", 5, "--epochs", 4, "--batch", 16, "--topology", "ring", "--seed", 1,
+       "--out", tmp_path / "alone")  # fmt: skip
+    close(metrics(tmp_path / "out" / "topology=ring_seed=1"), metrics(tmp_path / "alone"))
+    again = run("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
+    assert again.returncode == 2
+    assert "holds a sweep already; --resume continues it" in again.stderr
+    rows = json.loads(
+        ok("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume", "--json")
+    )
+    assert [row["epoch"] for row in rows] == [4] * 4
+    (tmp_path / "s.toml").write_text(GRID + "lr = [0.1]\n")
+    other = run("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume")
+    assert other.returncode == 2
+    assert "holds a sweep of another file" in other.stderr
+
+
+def test_a_failed_run_is_reported_and_not_tried_again(tmp_path):
+    (tmp_path / "s.toml").write_text("nodes = 5\nepochs = 4\n[grid]\nlr = [0.1, 1e9]\n")
+    for resume in ([], ["--resume"]):
+        done = run("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", *resume)
+        assert done.returncode == 1
+        assert "1 of 2 runs done" in done.stdout
+        assert "the loss of node" in done.stdout
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_stopped_sweep_resumes(how, tmp_path):
+    text = GRID.replace("epochs = 4", "epochs = 200\nevaluate_every = 20")
+    (tmp_path / "s.toml").write_text(text)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    command = [sys.executable, "-m", "basegraph", "sweep", str(tmp_path / "s.toml"), "--out"]
+    process = subprocess.Popen(
+        [*command, str(cut)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    one = cut / "topology=ring_seed=0" / "metrics.jsonl"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and not (one.is_file() and one.read_text().count("\n") >= 2):
+        time.sleep(0.02)
+    process.send_signal(how)
+    _, errors = process.communicate(timeout=60)
+    if how == signal.SIGTERM:
+        assert process.returncode == 128 + how
+        assert b"checkpoint in each of 4 folders, --resume continues" in errors
+    assert one.read_text().count('"epoch": 200,') == 0
+    ok("sweep", tmp_path / "s.toml", "--out", cut, "--resume")
+    ok("sweep", tmp_path / "s.toml", "--out", whole)
+    for name in ("topology=base-k1_seed=0", "topology=ring_seed=1"):
+        assert without_time(metrics(cut / name)) == without_time(metrics(whole / name))
+
+
+def test_ray_gives_the_same(tmp_path):
+    pytest.importorskip("ray", reason="no ray: sweeps on a cluster are not tested")
+    (tmp_path / "s.toml").write_text(GRID.replace("seed = [0, 1]", "lr = [0.1, 1e9]"))
+    done = run("sweep", tmp_path / "s.toml", "--out", tmp_path / "ray", "--executor", "ray")
+    assert done.returncode == 1, done.stderr
+    assert "2 of 4 runs done" in done.stdout
+    assert len(json.loads((tmp_path / "ray" / "failures.json").read_text())) == 2
+    run("sweep", tmp_path / "s.toml", "--out", tmp_path / "local")
+    name = "topology=ring_lr=0.1"
+    close(metrics(tmp_path / "ray" / name), metrics(tmp_path / "local" / name))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("nodes = 5\n", "needs a table [grid]"),
+        ("nodes = 5\n[grid]\n", "grid={}: must have a field with a list of values"),
+        ("[grid]\nlr = []\n", "grid.lr=[]: must be a list of values"),
+        ("[grid]\nlr = 0.1\n", "grid.lr=0.1: must be a list of values"),
+        ("[grid]\nrate = [1]\n", "field of s.toml='rate'"),
+        ("nodse = 5\n[grid]\nlr = [0.1]\n", "field of s.toml='nodse': did you mean 'nodes'"),
+        ("lr = 0.1\n[grid]\nlr = [0.1]\n", "grid.lr=[0.1]: is fixed at the top already"),
+        ("[grid]\nlr = [0.1, -1.0]\n", "lr=-1.0: must be a number above 0"),
+        ("[grid]\nlr = [0.1, 0.1]\n", "is there twice"),
+        ('[grid]\ntopology = ["rong"]\n', "topology='rong': did you mean 'ring'"),
+        ('[grid]\nalgorithm = ["dsgd", "d2"]\n', "d2 is unstable on base:k=1 with n=25"),
+        ("[grid\n", "is not TOML"),
+        ('model = "lenet"\n[grid]\nlr = [0.1]\n', "model='lenet': does not take images"),
+    ],
+)
+def test_bad_sweeps_are_refused_before_anything_runs(text, complaint, tmp_path):
+    (tmp_path / "s.toml").write_text(text)
+    done = run("sweep", "s.toml", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.glob("out/*/metrics.jsonl"))
+
+
+def test_no_such_file_and_executor(tmp_path):
+    done = run("sweep", "none.toml", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "SWEEP='none.toml': No such file" in done.stderr
+    (tmp_path / "s.toml").write_text(GRID)
+    done = run("sweep", "s.toml", "--out", "out", "--executor", "slurm", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--executor='slurm': must be local or ray" in done.stderr
+
+
+def test_what_does_not_fit_is_refused_with_what_would(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 2_000_000)
+    with pytest.raises(
+        memory.NotEnoughMemory, match=r"needs about .* GiB on cpu.*at most \d+ nodes"
+    ):
+        train(RunConfig(nodes=100), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_packs_shrink_to_the_memory(monkeypatch, tmp_path):
+    dataset = load("digits")
+    replica = Replica(RunConfig(**FIXED), dataset, build("mlp", dataset.shape, 10, 0))
+    device = torch.device("cpu")
+    need = memory.bytes_of_run(replica, dataset, device)
+    room = (memory.bytes_of_data(dataset) + 2.5 * need) / memory.SHARE
+    monkeypatch.setattr(memory, "free_memory", lambda device: int(room))
+    packs = []
+    runs = expand(FIXED, [{"seed": [0, 1, 2]}], "test")
+    folder = SweepFolder(tmp_path / "out", "x", resume=False)
+    run_sweep(runs, folder, progress=Progress(packed=packs.append))
+    assert packs == [2, 1]
+    assert folder.left(runs) == []
+
+
+def test_running_out_of_memory_loses_nothing(monkeypatch, tmp_path):
+    tried = []
+
+    def train_together_in_little_memory(jobs):
+        tried.append(len(jobs))
+        if len(jobs) > 1:
+            raise torch.OutOfMemoryError
+        if jobs[0].config.seed == 2:
+            raise torch.OutOfMemoryError
+        return train_together(jobs)
+
+    monkeypatch.setattr(sweep, "train_together", train_together_in_little_memory)
+    runs = expand(FIXED, [{"seed": [0, 1, 2]}], "test")
+    folder = SweepFolder(tmp_path / "out", "x", resume=False)
+    run_sweep(runs, folder)
+    assert tried == [3, 1, 2, 1, 1]
+    assert folder.failed() == {"seed=2": "out of memory"}
+    assert all(folder.rows(one)[-1]["epoch"] == 4 for one in runs[:2])
+
+
+def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
+    """The whole recipe on small data; a second time there is nothing left to run."""
+    monkeypatch.setattr(mnist, "TOPOLOGIES", ("base:k=1", "ring"))
+    settings = {**FIXED, "epochs": 3}
+    folder = ResultFolder(tmp_path / "out", mnist.outputs([0.1, 10.0]), force=False)
+    table = mnist.reproduce(folder, settings, [0, 1, 2], [0.1, 10.0])
+    assert {(row["topology"], row["alpha"]) for row in table} == {
+        (t, a) for t in ("base:k=1", "ring", "all-reduce") for a in (0.1, 10.0)
+    }
+    assert all(row["seeds"] == 3 for row in table)
+    with open(folder / "runs.csv", encoding="utf-8") as file:
+        every = list(csv.DictReader(file))
+    assert len(every) == 6 * (len(mnist.RATES) + 2)
+    for row in table:
+        tried = {
+            float(one["lr"]): float(one["validation_accuracy"])
+            for one in every
+            if one["seed"] == "0"
+            and (one["topology"], float(one["alpha"])) == (row["topology"], row["alpha"])
+        }
+        assert len(tried) == len(mnist.RATES)
+        assert tried[row["lr"]] == max(tried.values())
+    for name in mnist.outputs([0.1, 10.0]):
+        assert (folder / name).stat().st_size > 0
+    made = []
+    told = Progress(packed=made.append)
+    again = mnist.reproduce(folder, settings, [0, 1, 2], [0.1, 10.0], progress=lambda names: told)
+    assert again == table
+    assert made == []
