@@ -109,7 +109,9 @@ def mnist(
     _print(
         found, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
     )
-    _finish(folder, f"{dataset} from {data_dir or 'the default folder'}, seeds {seed}")
+    origins = mnist_experiment.origins(folder)
+    folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins)
+    print(f"written to {folder.path}")
 
 
 @app.command(name="table")

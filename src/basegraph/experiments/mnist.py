@@ -8,7 +8,7 @@ of warm-up and a cosine over 200 epochs. For every topology and α the step size
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from statistics import mean, pstdev
 from typing import Any
@@ -82,6 +82,16 @@ def reproduce(
         curves = [{"config": _shown(run), "rows": there.rows(run)} for run in runs]
         draw_learning(curves, [folder / f"curves-{alpha:g}.png"])
     return table
+
+
+def origins(folder: ResultFolder) -> list[dict[str, Any]]:
+    """Which code and which machines the runs came from, and how many from each."""
+    counts: Counter[str] = Counter()
+    for path in sorted((folder / "runs").glob("*/provenance.json")):
+        whole = json.loads(path.read_text(encoding="utf-8"))
+        kept = {key: whole[key] for key in ("basegraph", "commit", "machine", "python")}
+        counts[json.dumps({**kept, "device": whole["measured"]["device"]})] += 1
+    return [{"runs": count, **json.loads(text)} for text, count in counts.items()]
 
 
 def place(run: Planned) -> tuple[str, float]:

@@ -37,9 +37,9 @@ class ResultFolder:
         with replacing(self.path / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
-    def provenance(self, data: str) -> None:
+    def provenance(self, data: str, **more: object) -> None:
         """Write down the command, the code, the machine and the data the files came from."""
-        self.text("provenance.json", json.dumps(provenance(data), indent=2) + "\n")
+        self.text("provenance.json", json.dumps({**provenance(data), **more}, indent=2) + "\n")
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:

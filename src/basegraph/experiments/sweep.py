@@ -157,9 +157,10 @@ class SweepFolder:
         return [run for run in runs if run.name not in failed and not self._finished(run)]
 
     def _finished(self, run: Planned) -> bool:
+        """Whether the last evaluation was made, and kept; a checkpoint may have been removed."""
         rows = self.rows(run)
         whole = bool(rows) and rows[-1]["epoch"] == run.config.epochs
-        return whole and self.step(run) == rows[-1]["step"]
+        return whole and self.step(run) in (0, rows[-1]["step"])
 
     def step(self, run: Planned) -> int:
         """Where a run stands: the step of its checkpoint, or 0."""

@@ -10,19 +10,20 @@ T = TypeVar("T")
 
 
 class Ahead(Generic[T]):
-    """prepare(epoch), of which the next is always under way; asked for one epoch after another."""
+    """prepare(epoch), of which one can be under way while others work."""
 
-    def __init__(self, prepare: Callable[[int], T], epochs: int) -> None:
+    def __init__(self, prepare: Callable[[int], T]) -> None:
         self._prepare = prepare
-        self._epochs = epochs
         self._thread = ThreadPoolExecutor(1)
         self._next: tuple[int, Future[T]] | None = None
 
+    def begin(self, epoch: int) -> None:
+        """Prepare this epoch from now on."""
+        self._next = epoch, self._thread.submit(self._prepare, epoch)
+
     def get(self, epoch: int) -> T:
-        """What was prepared for this epoch."""
+        """What was prepared for this epoch, or is prepared now."""
         if self._next is None or self._next[0] != epoch:
-            self._next = epoch, self._thread.submit(self._prepare, epoch)
-        found = self._next[1].result()
-        if epoch + 1 < self._epochs:
-            self._next = epoch + 1, self._thread.submit(self._prepare, epoch + 1)
-        return found
+            self.begin(epoch)
+        assert self._next is not None
+        return self._next[1].result()

@@ -62,7 +62,8 @@ class CapturedStep:
                 step()
         torch.cuda.current_stream(device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
+        # Of this thread only: another one may be preparing the next epoch of another engine.
+        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             step()
             self.counter.add_(1)
         for tensor, value in zip(target, kept, strict=False):

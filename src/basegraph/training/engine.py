@@ -23,7 +23,7 @@ from basegraph.models.flat import aligned
 from basegraph.models.gradients import Gradients, gradients_of, products_in
 from basegraph.training.ahead import Ahead
 from basegraph.training.captured import CapturedStep, Compiled, Tables
-from basegraph.training.evaluate import Accuracy, accuracy
+from basegraph.training.evaluate import Accuracy, Outputs, accuracy, one_by_one
 from basegraph.training.replica import Replica
 from basegraph.training.update import in_blocks, update
 
@@ -62,8 +62,9 @@ class StackedEngine:
         self._losses: list[Tensor] = []
         self._taken = 0
         self._fast: CapturedStep | None = None
-        self._ahead = Ahead(self._tables, self.config.epochs)
+        self._ahead = Ahead(self._tables)
         self.captures = self.config.capture and self.device.type == "cuda"
+        self._outputs = self._evaluator()
 
     def _upload(self, dataset: Dataset) -> None:
         self.mean, self.std = (torch.as_tensor(s).to(self.device) for s in dataset.statistics())
@@ -175,6 +176,8 @@ class StackedEngine:
             if self._fast is None:
                 self._fast = self._capture(tables)
             self._fast.begin(tables, within)
+            if epoch + 1 < self.config.epochs:
+                self._ahead.begin(epoch + 1)  # not earlier: it would disturb a capture
             self._epoch = epoch, {}
             self._taken = within
         assert self._fast is not None
@@ -257,14 +260,28 @@ class StackedEngine:
         sets = {"test": self.test, "validation": (self.images[held], self.labels[held])}
         with products_in(self.config.precision):
             return {
-                name: accuracy(self.gradients, x_nd, images, labels, self.mean, self.std)
+                name: accuracy(self._outputs, x_nd, images, labels, self.mean, self.std)
                 for name, (images, labels) in sets.items()
                 if len(labels)
             }
 
+    def _evaluator(self) -> Outputs:
+        """All models' outputs for the same samples, by the quickest way there is."""
+        if self.gradients.loops_on(self.device):
+            return one_by_one(self.gradients.model)
+        compiles = self.captures and self.config.compile
+        outputs = Compiled(self.gradients.outputs) if compiles else self.gradients.outputs
+        return lambda models, samples: outputs(models, samples.expand(len(models), *samples.shape))
+
     def facts(self, replica: int = 0) -> dict[str, Any]:
         """What is known before the first step and is no choice of the user's."""
-        return {**self.replicas[replica].facts(), "device": str(self.device)}
+        device = str(self.device)
+        if self.device.type == "cuda":
+            how = ["captured"] if self.captures else []
+            how += ["compiled"] if self.captures and self.config.compile else []
+            name = torch.cuda.get_device_name(self.device)
+            device = ", ".join([name, *how, self.config.precision])
+        return {**self.replicas[replica].facts(), "device": device}
 
     def bytes_sent(self, replica: int = 0) -> float:
         """What a node has sent so far, in the mean over nodes."""

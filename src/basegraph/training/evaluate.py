@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from basegraph.data.augment import gather
-from basegraph.models.gradients import Gradients
+from basegraph.models.flat import FlatModel
 
-CHUNK = 1000
-"""Samples that one model evaluates at a time."""
-CHUNK_OF_ALL = 16384
+CHUNK = 16384
 """Samples that all models together evaluate at a time."""
+Outputs = Callable[[Tensor, Tensor], Tensor]
+"""models (m, d), samples (b, ...) -> outputs (m, b, classes)"""
 
 
 class Accuracy(NamedTuple):
@@ -27,23 +28,29 @@ class Accuracy(NamedTuple):
     """Of the worst node."""
 
 
+def one_by_one(model: FlatModel) -> Outputs:
+    """One model after another."""
+    return lambda models, samples: torch.stack([model.forward(x_d, samples) for x_d in models])
+
+
 @torch.no_grad()
 def accuracy(
-    gradients: Gradients, x_nd: Tensor, images: Tensor, labels: Tensor, mean: Tensor, std: Tensor
+    outputs: Outputs, x_nd: Tensor, images: Tensor, labels: Tensor, mean: Tensor, std: Tensor
 ) -> Accuracy:
-    """Evaluate every node and the averaged model on the same images (N, C, H, W)."""
+    """Evaluate every node and the averaged model on the same images (N, C, H, W).
+
+    All chunks are equally large, so that they are one shape for a compiler: the last one begins
+    earlier, and what was counted before is not counted again.
+    """
     models = torch.cat([x_nd, x_nd.mean(dim=0, keepdim=True)])
-    one_by_one = gradients.loops_on(x_nd.device)
-    chunk = max(1, CHUNK if one_by_one else CHUNK_OF_ALL // len(models))
+    chunk = min(len(labels), max(1, CHUNK // len(models)))
     correct = torch.zeros(len(models), dtype=torch.int64, device=x_nd.device)
     for first in range(0, len(labels), chunk):
-        places = torch.arange(first, min(first + chunk, len(labels)), device=images.device)
-        samples, truth = gather(images, places, mean, std), labels[places]
-        if one_by_one:
-            outputs = torch.stack([gradients.model.forward(x_d, samples) for x_d in models])
-        else:
-            outputs = gradients.outputs(models, samples.expand(len(models), *samples.shape))
-        correct += (outputs.argmax(dim=2) == truth).sum(dim=1)
+        begin = min(first, len(labels) - chunk)
+        places = torch.arange(begin, begin + chunk, device=images.device)
+        found = outputs(models, gather(images, places, mean, std)).argmax(dim=2)
+        right = (found == labels[places]) & (places >= first)
+        correct += right.sum(dim=1)
     shares = correct.cpu().double() / len(labels)
     nodes = shares[:-1]
     return Accuracy(float(nodes.mean()), float(shares[-1]), float(nodes.min()))
