@@ -10,7 +10,9 @@ import numpy as np
 
 from basegraph.plots.canvas import COLOURS, panels, save
 
-SAME_CURVE = {"seed", "topology", "algorithm", "device", "data_dir", "capture", "allow_unstable"}
+STYLES = ("-", "--", ":")
+SAME_CURVE = {"seed", "topology", "algorithm", "device", "data_dir", "capture", "compile",
+              "allow_unstable"}  # fmt: skip
 
 
 def labels(configs: list[dict[str, Any]]) -> list[str]:
@@ -41,12 +43,13 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
         mean, spread = accuracy.mean(axis=0), accuracy.std(axis=0)
         for axis, column, unit in zip(axes, ("epoch", "bytes_per_node"), (1, 1e6), strict=True):
             x = np.mean([[r[column] / unit for r in rows[:length]] for rows in members], axis=0)
-            axis.plot(x, mean, color=colour, label=name)
+            style = STYLES[index // len(COLOURS) % len(STYLES)]
+            axis.plot(x, mean, color=colour, linestyle=style, label=name)
             if len(members) > 1:
                 axis.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15)
     for axis, text in zip(axes, ("epoch", "MB sent per node"), strict=True):
         axis.set_xlabel(text)
-        axis.set_ylabel("test accuracy, mean over nodes (%)")
+        axis.set_ylabel("mean test accuracy (%)")
     axes[1].set_xscale("log")
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
