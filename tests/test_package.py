@@ -20,6 +20,7 @@ LAYERS = [
     "consensus",
     "mixing",
     "algorithms",
+    "optim",
     "data",
     "models",
     "training",

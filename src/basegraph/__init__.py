@@ -17,10 +17,22 @@ from basegraph.topology.verify import Certificate, verify
 
 __version__ = "0.1.0"
 
+
+def __getattr__(name: str) -> object:
+    """The optimizers, imported when asked for: they need torch, which takes its time."""
+    if name in ("DecentralizedOptimizer", "Gossip"):
+        from basegraph import optim
+
+        return getattr(optim, name)
+    raise AttributeError(f"module 'basegraph' has no attribute {name!r}")
+
+
 __all__ = [
     "TOPOLOGIES",
     "BasegraphError",
     "Certificate",
+    "DecentralizedOptimizer",
+    "Gossip",
     "InvalidArgument",
     "InvalidRound",
     "NotFiniteTime",

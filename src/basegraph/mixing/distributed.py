@@ -1,0 +1,213 @@
+"""Mixing with one node per process: messages over `torch.distributed`.
+
+A node is a rank of a process group. In a round it sends its vector, one message, to everyone who
+hears it, and receives one from everyone it hears; messages carry the number of the exchange as
+their tag, so that those of two exchanges are never taken for each other.
+
+Shape legend: x_d the vector of this node.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.topology.sequence import Topology
+
+TAGS = 2**20
+"""Exchanges whose messages can be told apart."""
+
+
+class PeerLost(BasegraphError):
+    """A neighbour did not answer."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, node: int) -> None:
+        super().__init__(message)
+        self.node = node
+
+
+class NotFinite(BasegraphError):
+    """A neighbour sent something that is no number."""
+
+    exit_code = 1
+
+
+class Neighbours(NamedTuple):
+    """Whom this node hears, with weights, and who hears it, in one round."""
+
+    hears: tuple[tuple[int, float], ...]
+    tells: tuple[int, ...]
+
+
+@dataclass
+class Traffic:
+    """What this node has sent and how long it has waited."""
+
+    bytes_sent: int = 0
+    messages_sent: int = 0
+    seconds_waited: float = 0.0
+
+
+class DistributedMixer:
+    """The rounds of a topology between the ranks of a process group."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        group: Any = None,
+        *,
+        timeout: float = 300.0,
+        wire: torch.dtype | None = None,
+        refuse_nonfinite: bool = True,
+    ) -> None:
+        size = dist.get_world_size(group)
+        if size != topology.n:
+            raise InvalidArgument(
+                "topology", topology.spec, f"is for n={topology.n}; the process group has {size}"
+            )
+        if not timeout > 0:
+            raise InvalidArgument("timeout", timeout, "must be a number of seconds above 0")
+        self.topology = topology
+        self.group = group
+        self.node = dist.get_rank(group)
+        self.timeout = timeout
+        self.wire = wire
+        self.refuse_nonfinite = refuse_nonfinite
+        self.traffic = Traffic()
+        self._exchanges = 0
+        self._neighbours: dict[int, Neighbours] = {}
+        self._inbox: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
+        everyone = range(size)
+        self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
+
+    def neighbours(self, step: int) -> Neighbours:
+        """Whom this node hears and tells at a step."""
+        period = self.topology.period
+        phase = step if period is None else step % period
+        if phase not in self._neighbours:
+            if period is None:
+                self._neighbours.clear()
+            r = self.topology.round(phase)
+            hears = tuple((int(j), float(w)) for j, w in sorted(r.neighbors(self.node).items()))
+            tells = tuple(sorted(int(i) for i in r.receivers[r.senders == self.node]))
+            self._neighbours[phase] = Neighbours(hears, tells)
+        return self._neighbours[phase]
+
+    def start(self, x_d: Tensor, step: int) -> Pending:
+        """Begin an exchange; x_d must stay as it is until the exchange is finished."""
+        hears, tells = self.neighbours(step)
+        sent = x_d if self.wire in (None, x_d.dtype) else x_d.to(self.wire)
+        sent = sent.contiguous()
+        tag = self._exchanges % TAGS
+        self._exchanges += 1
+        inbox = self._room(len(hears), sent)
+        receives = [
+            dist.P2POp(dist.irecv, box, self._rank[j], self.group, tag)
+            for (j, _), box in zip(hears, inbox, strict=True)
+        ]
+        sends = [dist.P2POp(dist.isend, sent, self._rank[j], self.group, tag) for j in tells]
+        try:
+            works = dist.batch_isend_irecv(receives + sends) if receives or sends else []
+        except RuntimeError as error:
+            raise self._lost(hears[0][0] if hears else tells[0], step, error) from None
+        self.traffic.messages_sent += len(tells)
+        self.traffic.bytes_sent += len(tells) * sent.numel() * sent.element_size()
+        return Pending(self, step, x_d, sent, inbox, works)
+
+    def mix(self, x_d: Tensor, step: int, out: Tensor | None = None) -> Tensor:
+        """What this node's vector becomes at a step."""
+        return self.start(x_d, step).finish(out)
+
+    def _room(self, count: int, like: Tensor) -> list[Tensor]:
+        """Boxes for so many messages, the same ones at every round."""
+        found = []
+        for slot in range(count):
+            key = (slot, like.dtype, like.device)
+            box = self._inbox.get(key)
+            if box is None or box.numel() < like.numel():
+                box = self._inbox[key] = torch.empty_like(like)
+            found.append(box[: like.numel()])
+        return found
+
+    def _lost(self, node: int, step: int, error: Exception) -> PeerLost:
+        period = self.topology.period
+        place = "" if period is None else f" (round {step % period} of {period})"
+        reason = " ".join(str(error).split())[:160]
+        return PeerLost(
+            f"node {self.node}: node {node} did not answer at step {step}{place} within "
+            f"{self.timeout:g} s: {reason}",
+            node,
+        )
+
+
+class Pending:
+    """An exchange under way."""
+
+    def __init__(
+        self,
+        mixer: DistributedMixer,
+        step: int,
+        x_d: Tensor,
+        sent: Tensor,
+        inbox: list[Tensor],
+        works: list[Any],
+    ) -> None:
+        self.mixer = mixer
+        self.step = step
+        self.x_d = x_d
+        self.sent = sent  # must live until it is sent
+        self.inbox = inbox
+        self.works = works
+
+    def finish(self, out: Tensor | None = None) -> Tensor:
+        """Wait for the messages; the mixed vector, in `out` if given (which may be x_d itself)."""
+        began = time.perf_counter()
+        hears, tells = self.mixer.neighbours(self.step)
+        peers = [j for j, _ in hears] + list(tells)
+        if len(self.works) == len(peers):
+            for peer, work in zip(peers, self.works, strict=True):
+                self._wait(peer, work)
+        else:  # NCCL has one handle for the whole batch
+            for work in self.works:
+                self._wait(peers[0], work)
+        self.mixer.traffic.seconds_waited += time.perf_counter() - began
+        if self.mixer.refuse_nonfinite:
+            self._refuse_nonfinite()
+        return self._mixed(torch.empty_like(self.x_d) if out is None else out)
+
+    def _mixed(self, out: Tensor) -> Tensor:
+        hears, _ = self.mixer.neighbours(self.step)
+        boxes = [box.to(self.x_d.dtype) for box in self.inbox]
+        if not hears:
+            return out if out is self.x_d else out.copy_(self.x_d)
+        if len(hears) == 1:
+            return torch.lerp(self.x_d, boxes[0], hears[0][1], out=out)
+        total = self.x_d * (1 - sum(weight for _, weight in hears))
+        for (_, weight), box in zip(hears, boxes, strict=True):
+            total.add_(box, alpha=weight)
+        return out.copy_(total)
+
+    def _wait(self, peer: int, work: Any) -> None:
+        try:
+            if not work.wait(timedelta(seconds=self.mixer.timeout)):
+                raise RuntimeError("timed out")
+        except RuntimeError as error:
+            raise self.mixer._lost(peer, self.step, error) from None
+
+    def _refuse_nonfinite(self) -> None:
+        hears, _ = self.mixer.neighbours(self.step)
+        for (peer, _), box in zip(hears, self.inbox, strict=True):
+            if not torch.isfinite(box.sum(dtype=torch.float32)) and not torch.isfinite(box).all():
+                raise NotFinite(
+                    f"node {self.mixer.node}: node {peer} sent values that are not finite at step "
+                    f"{self.step}"
+                )

@@ -1,0 +1,135 @@
+"""A method's step around one exchange with the neighbours, block by block.
+
+A method works on every parameter by itself, and what it mixes does not depend on what it has mixed
+before in the same step. So the step can be walked through twice: first to learn what is to be
+sent, then, with the neighbours' answers, to move. Everything that is sent goes into one message.
+Both walks go over blocks that fit the cache.
+
+Shape legend: x_d, grad_d and the parts of a state (d,) of one node; outbox everything to be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from basegraph.algorithms.method import Method
+
+Exchange = Callable[[Tensor], Tensor]
+"""outbox -> the same, mixed (it may be overwritten)."""
+
+
+class Block(NamedTuple):
+    """Some neighbouring parameters with one learning rate."""
+
+    where: slice
+    lr: Any
+    decay: float
+
+
+class SplitStep:
+    """Makes steps of a method; keeps the buffer of what is sent from step to step."""
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        self._outbox: Tensor | None = None
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        x_d: Tensor,
+        grad_d: Tensor,
+        state: Any,
+        blocks: Iterable[Block],
+        exchange: Exchange | None,
+    ) -> Any:
+        """Move x_d in place; returns the new state, whose vectors are the old one's, overwritten.
+
+        Without an exchange nobody talks. If the exchange fails, nothing has moved.
+        """
+        blocks = list(blocks)
+        if exchange is None:
+            return self._move(x_d, grad_d, state, blocks, lambda block: lambda v: v)
+        outbox, places = self._collect(x_d, grad_d, state, blocks)
+        mixed = exchange(outbox)
+
+        def answers(block: Block) -> Callable[[Tensor], Tensor]:
+            waiting = iter(places[block.where.start])
+            return lambda v: mixed[next(waiting)].view(v.shape)
+
+        return self._move(x_d, grad_d, state, blocks, answers)
+
+    def _collect(
+        self, x_d: Tensor, grad_d: Tensor, state: Any, blocks: list[Block]
+    ) -> tuple[Tensor, dict[int, list[slice]]]:
+        """What is to be sent, and where in it each block's vectors are."""
+        size = len(x_d)
+        sections = max(self.method.messages, 1)
+        if self._outbox is None:
+            self._outbox = x_d.new_empty(sections * size + EXTRA)
+        outbox, places = self._outbox, {}
+        used = sections * size
+        for block in blocks:
+            asked: list[slice] = []
+
+            def ask(v: Tensor, block: Block = block, asked: list[slice] = asked) -> Tensor:
+                nonlocal used
+                width = block.where.stop - block.where.start
+                if v.numel() == width and len(asked) < sections:
+                    first = len(asked) * size + block.where.start
+                    place = slice(first, first + width)
+                else:  # one number for the whole node, the same in every block
+                    place = slice(sections * size, sections * size + v.numel())
+                    used = max(used, place.stop)
+                outbox[place] = v.reshape(-1)
+                asked.append(place)
+                return v
+
+            self._step(x_d, grad_d, state, block, ask)
+            places[block.where.start] = asked
+        return outbox[:used], places
+
+    def _move(
+        self,
+        x_d: Tensor,
+        grad_d: Tensor,
+        state: Any,
+        blocks: list[Block],
+        mix: Callable[[Block], Callable[[Tensor], Tensor]],
+    ) -> Any:
+        size = len(x_d)
+        shared: dict[str, Tensor] = {}
+        for block in blocks:
+            new_x, new = self._step(x_d, grad_d, state, block, mix(block))
+            for name in state._fields:
+                whole, fresh = getattr(state, name), getattr(new, name)
+                if len(whole) == size:
+                    whole[block.where] = fresh  # before x: this may be the old x
+                else:
+                    shared[name] = fresh.clone()
+            x_d[block.where] = new_x
+        for name, fresh in shared.items():
+            getattr(state, name).copy_(fresh)
+        return state
+
+    def _step(
+        self,
+        x_d: Tensor,
+        grad_d: Tensor,
+        state: Any,
+        block: Block,
+        mix: Callable[[Tensor], Tensor],
+    ) -> tuple[Tensor, Any]:
+        size, where = len(x_d), block.where
+        part = type(state)(*(s[where] if len(s) == size else s for s in state))
+        x, grad = x_d[where], grad_d[where]
+        if block.decay:
+            grad = grad + block.decay * self.method.gradient_point(x, part)
+        return self.method.step(x, grad, part, block.lr, mix)
+
+
+EXTRA = 16
+"""Numbers of a node, besides its vectors, that a method may mix (push-sum's mass is one)."""

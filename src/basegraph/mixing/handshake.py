@@ -1,0 +1,45 @@
+"""Finding out at the start whether all nodes are set up alike, by comparing digests."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from basegraph.errors import BasegraphError
+
+DIGEST = 16
+"""Bytes of a fact's digest."""
+
+
+def require_alike(facts: dict[str, object], group: Any, device: torch.device) -> None:
+    """Refuse if a fact of any node differs from node 0's; every node says which."""
+    from basegraph import __version__
+
+    whole = {**facts, "basegraph": __version__, "torch": torch.__version__}
+    digests = [hashlib.sha256(repr(value).encode()).digest()[:DIGEST] for value in whole.values()]
+    # A name that is missing elsewhere would shift the others, so the names have a digest too.
+    digests.insert(0, hashlib.sha256(repr(list(whole)).encode()).digest()[:DIGEST])
+    mine = torch.frombuffer(bytearray(b"".join(digests)), dtype=torch.uint8).to(device)
+    # The number of facts first: what follows must be equally long everywhere.
+    counts = _gathered(torch.tensor([len(mine)], device=device), group)
+    if len({int(count) for count in counts}) > 1:
+        raise BasegraphError("the nodes run different versions of basegraph")
+    everyone = [bytes(row.cpu().tolist()) for row in _gathered(mine, group)]
+    names = ["names", *whole]
+    for node, theirs in enumerate(everyone):
+        for place, name in enumerate(names):
+            here = slice(place * DIGEST, (place + 1) * DIGEST)
+            if theirs[here] != everyone[0][here]:
+                own = ""
+                if node == dist.get_rank(group) and name in whole:
+                    own = f"; here it is {str(whole[name])[:80]}"
+                raise BasegraphError(f"node {node} differs from node 0 in {name!r}{own}")
+
+
+def _gathered(tensor: torch.Tensor, group: Any) -> list[torch.Tensor]:
+    found = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(found, tensor, group=group)
+    return found

@@ -1,0 +1,39 @@
+"""Steps without end, one node per process; started by hand so that nobody else stops the nodes."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import torch
+
+import basegraph as bg
+
+
+def main() -> int:
+    torch.manual_seed(0)
+    net = torch.nn.Linear(4, 3)
+    optimizer = bg.DecentralizedOptimizer(
+        net.parameters(), lr=0.1, topology="base:k=1", timeout=float(sys.argv[1])
+    )
+    poison = len(sys.argv) > 2 and torch.distributed.get_rank() == int(sys.argv[2])
+    for step in range(10_000):
+        net.zero_grad()
+        net(torch.ones(2, 4)).square().sum().backward()
+        if poison and step == 5:
+            net.weight.grad[0, 0] = torch.nan
+        before = [p.detach().clone() for p in net.parameters()]
+        try:
+            optimizer.step()
+        except bg.BasegraphError as error:
+            same = all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+            print(f"stopped at step {step}, as it was: {same}; {error}", flush=True)
+            return error.exit_code
+        if step == 3:
+            print("going", flush=True)
+        time.sleep(0.01)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""One node per process over gloo: the same numbers, users' scripts, faults and mistakes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from launch import HERE, environment, free_port, torchrun
+
+import basegraph as bg
+
+ROOT = HERE.parents[1]
+
+
+@pytest.mark.parametrize("n", [4, 5, 6])
+def test_same_numbers_as_in_one_process(n):
+    done = torchrun(n, "same_numbers.py")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("adapt-then-combine") == 73
+    assert done.stdout.count("combine-then-adapt") == 4
+
+
+@pytest.mark.parametrize("n", [4, 3])
+def test_what_users_do(n):
+    done = torchrun(n, "user_script.py")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "all fine" in done.stdout
+
+
+def test_script_of_the_readme(tmp_path):
+    """The README's script, run as it stands there."""
+    text = (ROOT / "README.md").read_text()
+    script = re.search(r"```python\n# train\.py\n(.*?)```", text, re.DOTALL)
+    assert script is not None
+    (tmp_path / "train.py").write_text(script.group(1))
+    done = torchrun(3, tmp_path / "train.py")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(r"node \d: loss 0\.0", done.stdout)
+
+
+def nodes(count: int, *arguments: object) -> list[subprocess.Popen[str]]:
+    """Nodes that nobody watches over: torchrun would stop the others itself."""
+    shared = {
+        **environment(),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": str(count),
+    }
+    command = [sys.executable, "-u", str(HERE / "endless_script.py"), *map(str, arguments)]
+    return [
+        subprocess.Popen(
+            command,
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_lost_node_stops_the_others(how):
+    patience = 4.0
+    running = nodes(4, patience)
+    try:
+        for process in running:
+            assert process.stdout is not None
+            assert process.stdout.readline().strip() == "going"
+        lost = running[2]
+        os.kill(lost.pid, how)
+        began = time.monotonic()
+        for rank in (0, 1, 3):
+            out, errors = running[rank].communicate(timeout=60)
+            assert running[rank].returncode == 1, errors
+            said = re.search(r"stopped at step (\d+), as it was: True; node (\d): node (\d)", out)
+            assert said is not None, (out, errors)
+            assert int(said.group(2)) == rank
+            assert re.search(r"at step \d+ \(round \d of 2\) within 4 s", out)
+        assert time.monotonic() - began < 3 * patience + 10
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+def test_values_that_are_no_numbers_do_not_spread():
+    running = nodes(2, 20.0, 1)
+    try:
+        out, errors = running[0].communicate(timeout=60)
+        assert running[0].returncode == 1, errors
+        assert "node 1 sent values that are not finite at step 5" in out
+        assert "as it was: True" in out
+    finally:
+        for process in running:
+            process.kill()
+            process.communicate()
+
+
+MISTAKES = {
+    "topology": (
+        'bg.DecentralizedOptimizer(net.parameters(), lr=0.1, topology="rong")',
+        "topology='rong': did you mean 'ring'",
+    ),
+    "other n": (
+        'bg.DecentralizedOptimizer(net.parameters(), lr=0.1, topology=bg.topology("base", n=5))',
+        "is for n=5; the process group has 3",
+    ),
+    "unstable": (
+        'bg.DecentralizedOptimizer(net.parameters(), "d2", lr=0.1, topology="base:k=1")',
+        "d2 is unstable on base:k=1 with n=3",
+    ),
+    "algorithm": (
+        'bg.DecentralizedOptimizer(net.parameters(), "sgdd", lr=0.1)',
+        "algorithm='sgdd'",
+    ),
+    "option": (
+        'bg.DecentralizedOptimizer(net.parameters(), "dsgd", lr=0.1, momentum=0.9)',
+        "momentum=0.9: dsgd has no such option",
+    ),
+    "lr": ("bg.DecentralizedOptimizer(net.parameters(), lr=-1)", "lr=-1: must be a number ≥ 0"),
+    "order": (
+        'bg.DecentralizedOptimizer(net.parameters(), "sgp", lr=0.1, order="combine-then-adapt")',
+        "is for dsgd and dsgdm, not sgp",
+    ),
+    "types": (
+        "bg.DecentralizedOptimizer([net.weight, net.bias.double().detach().requires_grad_()],"
+        " lr=0.1)",
+        "must all have one type and be on one device",
+    ),
+    "different settings": (
+        "bg.DecentralizedOptimizer(net.parameters(), lr=0.1, local_steps=1 + RANK)",
+        "node 1 differs from node 0 in 'local_steps'",
+    ),
+    "different models": (
+        "bg.DecentralizedOptimizer(torch.nn.Linear(4, 3 + RANK).parameters(), lr=0.1)",
+        "node 1 differs from node 0 in 'parameters'",
+    ),
+    "different topologies": (
+        'bg.Gossip(torch.optim.SGD(net.parameters(), lr=0.1), ("ring", "exponential", "ring")[RANK])',
+        "node 1 differs from node 0 in 'topology'",
+    ),
+}
+
+
+def test_mistakes_are_refused_on_every_node(tmp_path):
+    calls = {name: call for name, (call, _) in MISTAKES.items()}
+    (tmp_path / "script.py").write_text(
+        "import os\nimport torch\nimport basegraph as bg\n"
+        'RANK = int(os.environ["RANK"])\n'
+        "net = torch.nn.Linear(4, 3)\n"
+        f"for name, call in {calls!r}.items():\n"
+        "    try:\n        eval(call)\n"
+        "    except bg.BasegraphError as error:\n"
+        '        print(f"{RANK} refused {name}: {error}", flush=True)\n'
+    )
+    done = torchrun(3, tmp_path / "script.py")
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name, (_, complaint) in MISTAKES.items():
+        for rank in range(3):
+            said = rf"{rank} refused {name}: .*{re.escape(complaint)}"
+            assert re.search(said, done.stdout), (name, rank, done.stdout)
+
+
+def test_without_torchrun():
+    net = torch.nn.Linear(2, 2)
+    with pytest.raises(bg.BasegraphError, match="start the script with torchrun"):
+        bg.DecentralizedOptimizer(net.parameters(), lr=0.1)
+    with pytest.raises(bg.InvalidArgument, match=r"must be a torch\.optim\.Optimizer"):
+        bg.Gossip(net, "ring")
