@@ -93,9 +93,9 @@ class _Node:
             self.pending.finish(self.x_d)
         self.pending = None
 
-    def mix(self, x_d: Tensor, step: int) -> Tensor:
-        """Exchange now, in place."""
-        return self.mixer.mix(x_d, round_index(step, self.local_steps), out=x_d)
+    def mix(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
+        """Exchange now."""
+        return self.mixer.mix(x_d, round_index(step, self.local_steps), out=out)
 
     def give_up_exchange(self) -> None:
         """Wait for an exchange behind the computation, and leave its outcome unused."""
@@ -146,7 +146,7 @@ class DecentralizedOptimizer(torch.optim.Optimizer):
         group: Any = None,
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
-        refuse_nonfinite: bool = True,
+        refuse_nonfinite: bool = False,
         allow_unstable: bool = False,
     ) -> None:
         for name, value in (("lr", lr), ("weight_decay", weight_decay)):
@@ -231,6 +231,11 @@ class DecentralizedOptimizer(torch.optim.Optimizer):
         finally:
             self._node.x_d.copy_(own)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Learning rates, states and which gossip step comes next."""
+        self._show_state()
+        return super().state_dict()
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round."""
         self._node.give_up_exchange()
@@ -241,9 +246,9 @@ class DecentralizedOptimizer(torch.optim.Optimizer):
                 part.copy_(self.state[p][name].reshape(-1))
         self._show_state()
 
-    def _average(self, outbox: Tensor) -> Tensor:
+    def _average(self, outbox: Tensor, out: Tensor) -> Tensor:
         dist.all_reduce(outbox, group=self._node.group)
-        return outbox.div_(self._node.topology.n)
+        return torch.div(outbox, self._node.topology.n, out=out)
 
     def _gather_gradients(self) -> None:
         scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
@@ -312,7 +317,7 @@ class Gossip(torch.optim.Optimizer):
         group: Any = None,
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
-        refuse_nonfinite: bool = True,
+        refuse_nonfinite: bool = False,
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InvalidArgument("optimizer", optimizer, "must be a torch.optim.Optimizer")
@@ -359,7 +364,7 @@ class Gossip(torch.optim.Optimizer):
         else:
             loss = self._adapt(closure)
             if communicates(step, node.local_steps):
-                node.mix(node.x_d, step)
+                node.mix(node.x_d, node.x_d, step)
         self.gossip_step = step + 1
         return loss
 

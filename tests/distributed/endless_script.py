@@ -14,7 +14,11 @@ def main() -> int:
     torch.manual_seed(0)
     net = torch.nn.Linear(4, 3)
     optimizer = bg.DecentralizedOptimizer(
-        net.parameters(), lr=0.1, topology="base:k=1", timeout=float(sys.argv[1])
+        net.parameters(),
+        lr=0.1,
+        topology="base:k=1",
+        timeout=float(sys.argv[1]),
+        refuse_nonfinite=True,
     )
     poison = len(sys.argv) > 2 and torch.distributed.get_rank() == int(sys.argv[2])
     for step in range(10_000):

@@ -143,7 +143,8 @@ MISTAKES = {
         "node 1 differs from node 0 in 'parameters'",
     ),
     "different topologies": (
-        'bg.Gossip(torch.optim.SGD(net.parameters(), lr=0.1), ("ring", "exponential", "ring")[RANK])',
+        "bg.Gossip(torch.optim.SGD(net.parameters(), lr=0.1),"
+        ' ("ring", "exponential", "ring")[RANK])',
         "node 1 differs from node 0 in 'topology'",
     ),
 }

@@ -47,4 +47,4 @@ def d2_published() -> Method:
         descent = lr * grad
         return mix(x - descent - state.descent), Aliased(descent)
 
-    return Method("d2-published", lambda x: Aliased(0 * x), step)
+    return Method("d2-published", lambda x: Aliased(0 * x), step, ends_with_mix=True)

@@ -43,6 +43,8 @@ class Method:
     """Where the gradient of this step is taken, and what is evaluated."""
     centralized: bool = False
     """Whether `mix` must be the exact average (all-reduce) instead of the topology's round."""
+    ends_with_mix: bool = False
+    """Whether x⁺ is what `mix` returns, and nothing else depends on it."""
     linear: bool = True
     """Whether a step without gradients is linear in (x, state), which stability is about."""
 

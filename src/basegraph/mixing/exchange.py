@@ -18,8 +18,8 @@ from torch import Tensor
 
 from basegraph.algorithms.method import Method
 
-Exchange = Callable[[Tensor], Tensor]
-"""outbox -> the same, mixed (it may be overwritten)."""
+Exchange = Callable[[Tensor, Tensor], Tensor]
+"""outbox, where to put it -> the same, mixed; the two may be one."""
 
 
 class Block(NamedTuple):
@@ -36,6 +36,7 @@ class SplitStep:
     def __init__(self, method: Method) -> None:
         self.method = method
         self._outbox: Tensor | None = None
+        self._next: Any = None
 
     @torch.no_grad()
     def __call__(
@@ -53,14 +54,37 @@ class SplitStep:
         blocks = list(blocks)
         if exchange is None:
             return self._move(x_d, grad_d, state, blocks, lambda block: lambda v: v)
+        if self.method.ends_with_mix:
+            return self._once(x_d, grad_d, state, blocks, exchange)
         outbox, places = self._collect(x_d, grad_d, state, blocks)
-        mixed = exchange(outbox)
+        mixed = exchange(outbox, outbox)
 
         def answers(block: Block) -> Callable[[Tensor], Tensor]:
             waiting = iter(places[block.where.start])
             return lambda v: mixed[next(waiting)].view(v.shape)
 
         return self._move(x_d, grad_d, state, blocks, answers)
+
+    def _once(
+        self, x_d: Tensor, grad_d: Tensor, state: Any, blocks: list[Block], exchange: Exchange
+    ) -> Any:
+        """One walk is enough where the exchange comes last: the new state waits beside the old."""
+        if self._outbox is None:
+            self._outbox = torch.empty_like(x_d)
+            self._next = type(state)(*(torch.empty_like(part) for part in state))
+        outbox, new = self._outbox, self._next
+
+        def mix(v: Tensor) -> Tensor:
+            return v
+
+        for block in blocks:
+            half, moved = self._step(x_d, grad_d, state, block, mix)
+            outbox[block.where] = half
+            for whole, fresh in zip(new, moved, strict=True):
+                whole[block.where] = fresh
+        exchange(outbox, x_d)
+        self._next = state
+        return new
 
     def _collect(
         self, x_d: Tensor, grad_d: Tensor, state: Any, blocks: list[Block]
