@@ -30,7 +30,7 @@ from basegraph.topology.sequence import Topology
 ORDERS = ("adapt-then-combine", "combine-then-adapt")
 EITHER_ORDER = ("dsgd", "dsgdm")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
-BLOCK = 2**17
+BLOCK = 2**16
 """Parameters that are moved at a time: a few such blocks fit into a core's cache."""
 
 
