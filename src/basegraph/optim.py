@@ -32,6 +32,8 @@ EITHER_ORDER = ("dsgd", "dsgdm")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
 BLOCK = 2**16
 """Parameters that are moved at a time: a few such blocks fit into a core's cache."""
+SMALL = 2**12
+"""Parameters of a tensor up to which its gradient is put together with its neighbours'."""
 
 
 class _Node:
@@ -177,7 +179,6 @@ class DecentralizedOptimizer(torch.optim.Optimizer):
         x_d = self._node.x_d
         moves_elsewhere = self.method.gradient_point is not where_it_stands
         self._x = x_d.clone() if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
-        self._gradient = torch.zeros_like(x_d)
         self._state = self.method.init(x_d)
         self._state = type(self._state)(*(part.clone() for part in self._state))
         self._split = SplitStep(self.method)
@@ -200,15 +201,14 @@ class DecentralizedOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._gather_gradients()
         step = self.param_groups[0]["gossip_step"]
-        node = self._node
+        node, blocks = self._node, self._blocks()
         exchange = None
         if node.order == "combine-then-adapt":
             node.combine(step)
         elif communicates(step, node.local_steps):
             exchange = self._average if self.method.centralized else partial(node.mix, step=step)
-        self._state = self._split(self._x, self._gradient, self._state, self._blocks(), exchange)
+        self._state = self._split(self._x, self._state, blocks, exchange)
         if self._x is not node.x_d:
             node.x_d.copy_(self.method.gradient_point(self._x, self._state))
         for group in self.param_groups:
@@ -250,25 +250,6 @@ class DecentralizedOptimizer(torch.optim.Optimizer):
         dist.all_reduce(outbox, group=self._node.group)
         return torch.div(outbox, self._node.topology.n, out=out)
 
-    def _gather_gradients(self) -> None:
-        scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-        if overflow is not None and float(overflow):
-            self._gradient.zero_()
-            return
-        for p, part in self._parts(self._gradient):
-            if p.grad is None:
-                part.zero_()
-            elif p.grad.is_sparse:
-                raise InvalidArgument("gradient", "sparse", "must be dense")
-            else:
-                part.copy_(p.grad.reshape(-1))
-        if scale is not None:
-            self._gradient.div_(scale)
-        if self._node.order == "combine-then-adapt":  # the decay is of x before it is combined
-            for block in self._blocks(decays=True):
-                here = block.where
-                self._gradient[here].add_(self._node.x_d[here], alpha=block.decay)
-
     def _parts(self, whole: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter with its part of a flat vector, or with all of what is not per one."""
         first = 0
@@ -277,18 +258,54 @@ class DecentralizedOptimizer(torch.optim.Optimizer):
             yield p, whole[first:last] if len(whole) == len(self._node.x_d) else whole
             first = last
 
-    def _blocks(self, decays: bool | None = None) -> list[Block]:
-        if decays is None:
-            decays = self._node.order == "adapt-then-combine"
-        blocks, first = [], 0
+    def _blocks(self) -> list[Block]:
+        """The parameters in blocks, with their gradients: those of small tensors put together."""
+        first = 0
+        blocks: list[Block] = []
+        small: list[Tensor] = []
         for group in self.param_groups:
-            lr, decay = float(group["lr"]), group["weight_decay"] if decays else 0.0
-            last = first + sum(p.numel() for p in group["params"])
-            while first < last:
-                end = min(first + BLOCK, last)
-                blocks.append(Block(slice(first, end), lr, decay))
-                first = end
+            lr, decay = float(group["lr"]), float(group["weight_decay"])
+            for p in group["params"]:
+                gradient = self._gradient_of(p)
+                if p.numel() <= SMALL:
+                    small.append(gradient)
+                    continue
+                first = self._together(blocks, first, small, lr, decay)
+                small = []
+                for part in torch.split(gradient, BLOCK):
+                    blocks.append(Block(slice(first, first + len(part)), part, lr, decay))
+                    first += len(part)
+            first = self._together(blocks, first, small, lr, decay)
+            small = []
+        if self._node.order == "combine-then-adapt":  # the decay is of x before it is combined
+            return [self._decayed(block) for block in blocks]
         return blocks
+
+    @staticmethod
+    def _together(
+        blocks: list[Block], first: int, small: list[Tensor], lr: float, decay: float
+    ) -> int:
+        if small:
+            gradient = torch.cat(small)
+            blocks.append(Block(slice(first, first + len(gradient)), gradient, lr, decay))
+            first += len(gradient)
+        return first
+
+    def _gradient_of(self, p: Tensor) -> Tensor:
+        """A parameter's gradient as a vector; zero where there is none or it has overflowed."""
+        scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if p.grad is None or (overflow is not None and float(overflow)):
+            return p.new_zeros(1).expand(p.numel())
+        if p.grad.is_sparse:
+            raise InvalidArgument("gradient", "sparse", "must be dense")
+        gradient = p.grad.reshape(-1)
+        return gradient if scale is None else gradient / scale
+
+    def _decayed(self, block: Block) -> Block:
+        if not block.decay:
+            return block
+        x = self._node.x_d[block.where]
+        return block._replace(grad=block.grad + block.decay * x, decay=0.0)
 
     def _show_state(self) -> None:
         """Let `state_dict` see the flat state, by parameter."""

@@ -5,12 +5,12 @@ before in the same step. So the step can be walked through twice: first to learn
 sent, then, with the neighbours' answers, to move. Everything that is sent goes into one message.
 Both walks go over blocks that fit the cache.
 
-Shape legend: x_d, grad_d and the parts of a state (d,) of one node; outbox everything to be sent.
+Shape legend: x_d and the parts of a state (d,) of one node; outbox everything to be sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -23,9 +23,10 @@ Exchange = Callable[[Tensor, Tensor], Tensor]
 
 
 class Block(NamedTuple):
-    """Some neighbouring parameters with one learning rate."""
+    """Some neighbouring parameters with their gradient and one learning rate."""
 
     where: slice
+    grad: Tensor
     lr: Any
     decay: float
 
@@ -42,32 +43,28 @@ class SplitStep:
     def __call__(
         self,
         x_d: Tensor,
-        grad_d: Tensor,
         state: Any,
-        blocks: Iterable[Block],
+        blocks: list[Block],
         exchange: Exchange | None,
     ) -> Any:
         """Move x_d in place; returns the new state, whose vectors are the old one's, overwritten.
 
         Without an exchange nobody talks. If the exchange fails, nothing has moved.
         """
-        blocks = list(blocks)
         if exchange is None:
-            return self._move(x_d, grad_d, state, blocks, lambda block: lambda v: v)
+            return self._move(x_d, state, blocks, lambda block: lambda v: v)
         if self.method.ends_with_mix:
-            return self._once(x_d, grad_d, state, blocks, exchange)
-        outbox, places = self._collect(x_d, grad_d, state, blocks)
+            return self._once(x_d, state, blocks, exchange)
+        outbox, places = self._collect(x_d, state, blocks)
         mixed = exchange(outbox, outbox)
 
         def answers(block: Block) -> Callable[[Tensor], Tensor]:
             waiting = iter(places[block.where.start])
             return lambda v: mixed[next(waiting)].view(v.shape)
 
-        return self._move(x_d, grad_d, state, blocks, answers)
+        return self._move(x_d, state, blocks, answers)
 
-    def _once(
-        self, x_d: Tensor, grad_d: Tensor, state: Any, blocks: list[Block], exchange: Exchange
-    ) -> Any:
+    def _once(self, x_d: Tensor, state: Any, blocks: list[Block], exchange: Exchange) -> Any:
         """One walk is enough where the exchange comes last: the new state waits beside the old."""
         if self._outbox is None:
             self._outbox = torch.empty_like(x_d)
@@ -78,7 +75,7 @@ class SplitStep:
             return v
 
         for block in blocks:
-            half, moved = self._step(x_d, grad_d, state, block, mix)
+            half, moved = self._step(x_d, state, block, mix)
             outbox[block.where] = half
             for whole, fresh in zip(new, moved, strict=True):
                 whole[block.where] = fresh
@@ -87,7 +84,7 @@ class SplitStep:
         return new
 
     def _collect(
-        self, x_d: Tensor, grad_d: Tensor, state: Any, blocks: list[Block]
+        self, x_d: Tensor, state: Any, blocks: list[Block]
     ) -> tuple[Tensor, dict[int, list[slice]]]:
         """What is to be sent, and where in it each block's vectors are."""
         size = len(x_d)
@@ -112,14 +109,13 @@ class SplitStep:
                 asked.append(place)
                 return v
 
-            self._step(x_d, grad_d, state, block, ask)
+            self._step(x_d, state, block, ask)
             places[block.where.start] = asked
         return outbox[:used], places
 
     def _move(
         self,
         x_d: Tensor,
-        grad_d: Tensor,
         state: Any,
         blocks: list[Block],
         mix: Callable[[Block], Callable[[Tensor], Tensor]],
@@ -127,7 +123,7 @@ class SplitStep:
         size = len(x_d)
         shared: dict[str, Tensor] = {}
         for block in blocks:
-            new_x, new = self._step(x_d, grad_d, state, block, mix(block))
+            new_x, new = self._step(x_d, state, block, mix(block))
             for name in state._fields:
                 whole, fresh = getattr(state, name), getattr(new, name)
                 if len(whole) == size:
@@ -142,14 +138,13 @@ class SplitStep:
     def _step(
         self,
         x_d: Tensor,
-        grad_d: Tensor,
         state: Any,
         block: Block,
         mix: Callable[[Tensor], Tensor],
     ) -> tuple[Tensor, Any]:
         size, where = len(x_d), block.where
         part = type(state)(*(s[where] if len(s) == size else s for s in state))
-        x, grad = x_d[where], grad_d[where]
+        x, grad = x_d[where], block.grad
         if block.decay:
             grad = grad + block.decay * self.method.gradient_point(x, part)
         return self.method.step(x, grad, part, block.lr, mix)
