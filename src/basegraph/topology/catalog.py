@@ -18,6 +18,7 @@ from basegraph.topology.equitopo import (
     one_peer_u_equidyn,
     u_equistatic,
 )
+from basegraph.topology.euclid import euclid
 from basegraph.topology.exponential import exponential, one_peer_exponential, one_peer_hypercube
 from basegraph.topology.hyper_hypercube import hyper_hypercube
 from basegraph.topology.sequence import Topology
@@ -59,6 +60,7 @@ _BUILDERS: dict[str, Callable[..., Topology]] = {
     "base": base,
     "simple-base": simple_base,
     "hyper-hypercube": hyper_hypercube,
+    "euclid": euclid,
     "one-peer-hypercube": one_peer_hypercube,
     "one-peer-exponential": one_peer_exponential,
     "exponential": exponential,
