@@ -19,6 +19,7 @@ NAMES = {
     "block-mix",
     "block-merge",
     "short",
+    "steady",
     "d-equistatic",
     "u-equistatic",
     "one-peer-d-equidyn",

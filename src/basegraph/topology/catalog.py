@@ -25,6 +25,7 @@ from basegraph.topology.sequence import Topology
 from basegraph.topology.short import block_merge, block_mix, short
 from basegraph.topology.simple_base import simple_base
 from basegraph.topology.static import complete, ring, torus
+from basegraph.topology.steady import steady
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ _BUILDERS: dict[str, Callable[..., Topology]] = {
     "hyper-hypercube": hyper_hypercube,
     "short": short,
     "euclid": euclid,
+    "steady": steady,
     "block-mix": block_mix,
     "block-merge": block_merge,
     "one-peer-hypercube": one_peer_hypercube,

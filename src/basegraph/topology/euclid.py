@@ -47,11 +47,15 @@ def euclid(n: int) -> ClosedFormSequence:
     {500008: Fraction(1, 2)}
     """
     n = node_count(n)
+    return by_mirrors("euclid", n, mirrors(n if n % 2 else n // 2) if n > 1 else ())
+
+
+def by_mirrors(spec: str, n: int, rounds: tuple[Mirror, ...]) -> ClosedFormSequence:
+    """The sequence of these mirrors of n nodes; one identity round where there are none."""
     places = n if n % 2 else n // 2
-    rounds = mirrors(places) if n > 1 else ()
 
     def segments(phase: int) -> list[Segment]:
-        if n == 1:
+        if not rounds:
             return []
         shift, weight = rounds[phase]
 
@@ -72,7 +76,7 @@ def euclid(n: int) -> ClosedFormSequence:
         ]
 
     sequence = ClosedFormSequence(
-        "euclid", n, max(1, len(rounds)), segments, max_degree=min(1, n - 1), symmetric=True
+        spec, n, max(1, len(rounds)), segments, max_degree=min(1, len(rounds)), symmetric=True
     )
     sequence.promised_degree = 1
     return sequence
@@ -87,19 +91,30 @@ def mirrors(places: int) -> tuple[Mirror, ...]:
     found = [(0, Fraction(1, 2))]
     left, length = 0, 1  # of the uniform arc
     for factor in factors(places):
-        _, v = best_split(factor)
-        found.append((2 * left + 2 * length - 1, Fraction(v, factor)))
-        # Two adjacent arcs: a (b) times `length` places of value u (v).
-        a, u, b = 1, factor - v, 1
-        while u != v:
-            if u > v:  # about the middle of the right arc: the left one is copied to its far side
-                found.append((2 * left + (2 * a + b) * length - 1, Fraction(v, u)))
-                u, b = u - v, a + b
-            else:
-                found.append((2 * left + a * length - 1, Fraction(u, v)))
-                left, v, a = left - b * length, v - u, a + b
-        length *= factor
+        # A chain on super-places of `length` places each: place y begins at left + y * length.
+        steps, start = chain(factor, best_split(factor)[1])
+        found += [(2 * left + (s + 1) * length - 1, weight) for s, weight in steps]
+        left, length = left + start * length, length * factor
     return tuple((shift % places, weight) for shift, weight in found)
+
+
+def chain(factor: int, v: int) -> tuple[list[Mirror], int]:
+    """The mirrors that grow one place to a uniform arc of `factor` places, and where it begins.
+
+    >>> chain(3, 1)
+    ([(1, Fraction(1, 3)), (2, Fraction(1, 2))], 0)
+    """
+    found = [(1, Fraction(v, factor))]
+    # Two adjacent arcs: a places of value u, then b places of value v.
+    left, a, u, b = 0, 1, factor - v, 1
+    while u != v:
+        if u > v:  # about the middle of the right arc: the left one is copied to its far side
+            found.append((2 * left + 2 * a + b - 1, Fraction(v, u)))
+            u, b = u - v, a + b
+        else:
+            found.append((2 * left + a - 1, Fraction(u, v)))
+            left, v, a = left - b, v - u, a + b
+    return found, left
 
 
 def euclid_length(n: int) -> int:

@@ -24,7 +24,7 @@ CHOICES = (
     "torus",
 )
 MOST_NODES = 300
-LEFT_OUT = ("short", "euclid", "block-mix", "block-merge")
+LEFT_OUT = ("short", "euclid", "steady", "block-mix", "block-merge")
 """Topologies of the catalogue that the page cannot show."""
 
 
