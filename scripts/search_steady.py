@@ -153,7 +153,7 @@ def main() -> None:
     """Search, report to stdout, write the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--nodes", default="2:64")
-    parser.add_argument("--starts", type=int, default=24)
+    parser.add_argument("--starts", type=int, default=8)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     first, last = map(int, options.nodes.split(":"))

@@ -62,3 +62,12 @@ def test_the_table_is_calmer_than_base_and_hardly_longer_than_euclid():
 )
 def test_known_low_values(n, most):
     assert bg.training_disagreement(bg.topology("steady", n=n), 0.05) < most
+
+
+@pytest.mark.parametrize("n", [72, 80, 88, 96, 101, 104, 110, 124, 128, 200])
+def test_beyond_the_table_it_is_the_calmer_of_base_and_euclid(n):
+    base, euclid, steady = (
+        bg.training_disagreement(bg.topology(name, n=n), 0.05)
+        for name in ("base", "euclid", "steady")
+    )
+    assert steady == min(base, euclid)

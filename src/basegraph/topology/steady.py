@@ -15,7 +15,7 @@ def steady(n: int) -> Sequence:
 
     Up to 64 nodes: the mirrors of `euclid` with the choices that it leaves free made for small D
     (`training_disagreement` at ρ = 0.05), from a table that scripts/search_steady.py makes; base
-    where the table has nothing better. Beyond: euclid where 4 divides n, which is no power of two;
+    where the table has nothing better. Beyond: euclid where 8 divides n, which is no power of two;
     base otherwise.
 
     Period at most one round above euclid where the table knows n; degree 1.
@@ -27,7 +27,7 @@ def steady(n: int) -> Sequence:
     sequence: Sequence
     if n in CHOICES:
         sequence = by_mirrors("steady", n, free_mirrors(n if n % 2 else n // 2, CHOICES[n]))
-    elif n > max(CHOICES) and n % 4 == 0 and n & (n - 1):
+    elif n > max(CHOICES) and n % 8 == 0 and n & (n - 1):
         sequence = euclid(n)
     else:
         sequence = base(n)
