@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import basegraph as bg
-from basegraph.plots.explorer import write_page
+from basegraph.plots.explorer import LEFT_OUT, write_page
 from test_cli import ok, run
 
 CHROMIUM = shutil.which("chromium")
@@ -101,8 +101,17 @@ def test_computes_the_library_s_sequences_arc_for_arc(page, spec):
 
 
 @needs_browser
-def test_knows_the_whole_catalogue(page):
-    assert set(page.evaluate("Object.keys(CATALOGUE)")) == set(bg.TOPOLOGIES)
+def test_knows_the_whole_catalogue_but_what_it_says(page):
+    known = page.evaluate("Object.keys(CATALOGUE)")
+    assert sorted([*known, *LEFT_OUT]) == sorted(bg.TOPOLOGIES)
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_refuses_what_it_cannot_show(tmp_path, name):
+    done = run("explore", "--out", "page.html", "--topology", name, "-n", "12", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"--topology='{name}': the page cannot show {name}" in done.stderr
+    assert not (tmp_path / "page.html").exists()
 
 
 @needs_browser

@@ -3,6 +3,12 @@
 from basegraph.consensus import consensus_error, gossip
 from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime
 from basegraph.topology.catalog import TOPOLOGIES, topology
+from basegraph.topology.disagreement import (
+    PairWeights,
+    noise_disagreement,
+    pair_weights,
+    training_disagreement,
+)
 from basegraph.topology.interchange import from_networkx
 from basegraph.topology.origin import Origin
 from basegraph.topology.properties import (
@@ -13,6 +19,7 @@ from basegraph.topology.properties import (
 )
 from basegraph.topology.round import Round
 from basegraph.topology.sequence import Sequence, Topology
+from basegraph.topology.stay_home import stay_home
 from basegraph.topology.verify import Certificate, verify
 
 __version__ = "0.1.0"
@@ -37,6 +44,7 @@ __all__ = [
     "InvalidRound",
     "NotFiniteTime",
     "Origin",
+    "PairWeights",
     "Round",
     "Sequence",
     "Topology",
@@ -45,8 +53,12 @@ __all__ = [
     "consensus_rate",
     "from_networkx",
     "gossip",
+    "noise_disagreement",
+    "pair_weights",
     "shortest_possible",
+    "stay_home",
     "theorem_1_length",
     "topology",
+    "training_disagreement",
     "verify",
 ]

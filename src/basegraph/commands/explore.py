@@ -10,7 +10,7 @@ import typer
 from basegraph.commands.arguments import Force, whole_number
 from basegraph.errors import InvalidArgument
 from basegraph.files import writable
-from basegraph.plots.explorer import MOST_NODES, write_page
+from basegraph.plots.explorer import LEFT_OUT, MOST_NODES, write_page
 from basegraph.topology.catalog import parse_spec
 from basegraph.topology.catalog import topology as build
 
@@ -33,6 +33,8 @@ def explore(
     if n > MOST_NODES:
         raise InvalidArgument("--nodes", n, f"the page shows at most {MOST_NODES} nodes")
     start = build(topology, n)
+    if start.name in LEFT_OUT:
+        raise InvalidArgument("--topology", topology, f"the page cannot show {start.name}")
     beyond = parse_spec(start.spec)[1].keys() - {"k", "degree", "seed"}
     if beyond:
         raise InvalidArgument("--topology", topology, f"the page has no option {min(beyond)}")

@@ -17,7 +17,7 @@ def measure(names: list[str], n: int, k: int) -> dict[str, int | None]:
         try:
             row[name] = TOPOLOGIES[name](n, k=k).period
         except InvalidArgument as refusal:
-            if refusal.argument != "n":
+            if refusal.argument not in ("n", "k"):
                 raise
             row[name] = None
     row["theorem_1"] = theorem_1_length(n, k)

@@ -38,6 +38,10 @@ COLOURS = {
     Origin.LINE_25: "#3cb43c",
     Origin.LINE_27: "#74c4ec",
     Origin.ACROSS: "#000000",
+    Origin.MIRROR: "#7a5195",
+    Origin.MIX: "#d1495b",
+    Origin.MIX_IDLE: "#e6b8a2",
+    Origin.MERGE: "#2a9d8f",
 }
 
 

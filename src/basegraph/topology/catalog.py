@@ -18,11 +18,14 @@ from basegraph.topology.equitopo import (
     one_peer_u_equidyn,
     u_equistatic,
 )
+from basegraph.topology.euclid import euclid
 from basegraph.topology.exponential import exponential, one_peer_exponential, one_peer_hypercube
 from basegraph.topology.hyper_hypercube import hyper_hypercube
 from basegraph.topology.sequence import Topology
+from basegraph.topology.short import block_merge, block_mix, short
 from basegraph.topology.simple_base import simple_base
 from basegraph.topology.static import complete, ring, torus
+from basegraph.topology.steady import steady
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ _BUILDERS: dict[str, Callable[..., Topology]] = {
     "base": base,
     "simple-base": simple_base,
     "hyper-hypercube": hyper_hypercube,
+    "short": short,
+    "euclid": euclid,
+    "steady": steady,
+    "block-mix": block_mix,
+    "block-merge": block_merge,
     "one-peer-hypercube": one_peer_hypercube,
     "one-peer-exponential": one_peer_exponential,
     "exponential": exponential,

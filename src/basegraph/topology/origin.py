@@ -1,4 +1,4 @@
-"""Where an arc comes from: the line of the paper's pseudo-code that added it."""
+"""Where an arc comes from: the line of pseudo-code, or the construction, that added it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from enum import IntEnum
 
 
 class Origin(IntEnum):
-    """Which line of the paper's pseudo-code added an arc (the figures colour by it)."""
+    """Which line of the paper's pseudo-code, or which other construction, added an arc.
+
+    The figures colour by it.
+    """
 
     UNSPECIFIED = 0
     HYPER_HYPERCUBE = 1
@@ -23,6 +26,14 @@ class Origin(IntEnum):
     """Alg. 2, line 27: redundant; the last part, already finished, averages again."""
     ACROSS = 7
     """Alg. 3, line 10: average across the blocks V_1 .. V_p."""
+    MIRROR = 8
+    """euclid: every pair of one mirror."""
+    MIX = 9
+    """block-mix, middle round: what makes every column hold its share of every row."""
+    MIX_IDLE = 10
+    """block-mix, middle round: redundant; nodes of one column that the middle did not need."""
+    MERGE = 11
+    """block-merge, last round: every node hears its share of every other block."""
 
     @property
     def label(self) -> str:
@@ -39,4 +50,8 @@ _ORIGIN_LABELS = {
     Origin.LINE_25: "Alg. 2 line 25",
     Origin.LINE_27: "Alg. 2 line 27",
     Origin.ACROSS: "Alg. 3 line 10",
+    Origin.MIRROR: "euclid mirror",
+    Origin.MIX: "block-mix middle",
+    Origin.MIX_IDLE: "block-mix idle nodes",
+    Origin.MERGE: "block-merge",
 }

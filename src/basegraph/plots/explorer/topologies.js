@@ -1,4 +1,4 @@
-// Every topology of the catalogue, computed in the page. A round is a list of arcs
+// The topologies of the catalogue (but those in LEFT_OUT of the package), computed in the page. A round is a list of arcs
 // [receiver, sender, numerator, denominator, origin]; the library's tests compare it arc for arc.
 
 function greatestDivisor(a, b) {

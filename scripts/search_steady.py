@@ -1,0 +1,175 @@
+"""Search for the free choices of euclid that keep disagreement small, and write them as a table.
+
+    python scripts/search_steady.py --out src/basegraph/topology/steady_table.py
+
+For every n: orders of factorisations and v with the fewest mirrors or one more, improved by
+changing one choice at a time from random starts, judged by D(0.05); left out where base is better.
+Deterministic; a few minutes.
+
+A mirror acts on two Fourier modes at a time, so that D is a small linear system for each frequency
+instead of one for all nodes; what is written is proved and measured again by the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from math import gcd
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+import basegraph as bg
+from basegraph.topology.choices import Choices, free_mirrors
+from basegraph.topology.euclid import Mirror, chain, euclid_length
+
+RHO, MOMENTUM = 0.05, 0.9
+
+
+def disagreement(n: int, mirrors: tuple[Mirror, ...]) -> float:
+    """D(ρ) of a sequence of mirrors, frequency by frequency."""
+    places = n if n % 2 else n // 2
+    frequency = np.arange(1, (n + 1) // 2) if n % 2 else np.arange(places)
+    count = len(frequency)
+    optima = np.broadcast_to(np.eye(2), (count, 2, 2)).astype(complex)
+    if n % 2 == 0:
+        optima[0] -= 0.5
+    rounds = []
+    for shift, weight in mirrors:
+        turn = np.exp(2j * np.pi * frequency * shift / places)
+        w = np.zeros((count, 2, 2), dtype=complex)
+        w[:, 0, 0] = w[:, 1, 1] = 1 - float(weight)
+        w[:, 0, 1], w[:, 1, 0] = float(weight) * turn, float(weight) / turn
+        rounds.append(w)
+    eye = np.broadcast_to(np.eye(4, dtype=complex), (count, 4, 4))
+    x, u = eye[:, :2], eye[:, 2:]
+    fx = fu = np.zeros((count, 2, 2), dtype=complex)
+    for w in rounds:
+        u = MOMENTUM * u + x
+        x = w @ (x - RHO * u)
+        fu = MOMENTUM * fu + fx - optima
+        fx = w @ (fx - RHO * fu)
+    period, forced = np.concatenate([x, u], axis=1), np.concatenate([fx, fu], axis=1)
+    steady = np.linalg.solve(eye - period, forced)
+    fx, fu = steady[:, :2], steady[:, 2:]
+    total = 0.0
+    for w in rounds:
+        fu = MOMENTUM * fu + fx - optima
+        fx = w @ (fx - RHO * fu)
+        total += float((np.abs(fx) ** 2).sum())
+    return total / (n * len(rounds))
+
+
+def factorisations(places: int) -> Iterator[tuple[int, ...]]:
+    """Every ordered factorisation."""
+    if places == 1:
+        yield ()
+    for factor in range(2, places + 1):
+        if places % factor == 0:
+            for rest in factorisations(places // factor):
+                yield factor, *rest
+
+
+def skeletons(places: int, most: int) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Every ordered factorisation with every v, of at most so many mirrors."""
+
+    def extend(factors: tuple[int, ...], left: int) -> Iterator[tuple[tuple[int, int], ...]]:
+        if not factors:
+            yield ()
+            return
+        for v in range(1, factors[0]):
+            if gcd(v, factors[0]) == 1:
+                length = len(chain(factors[0], v)[0])
+                if length <= left:
+                    for rest in extend(factors[1:], left - length):
+                        yield (factors[0], v), *rest
+
+    for factors in factorisations(places):
+        yield from extend(factors, most - 1)
+
+
+def improved(
+    n: int, splits: tuple[tuple[int, int], ...], random: Random, more: bool
+) -> tuple[float, Choices]:
+    """From one random start, single changes until none helps; with one mirror more if asked."""
+    places = n if n % 2 else n // 2
+    spans, done = [], 1
+    for factor, v in splits:
+        spans += [done] * len(chain(factor, v)[0])
+        done *= factor
+    total = len(spans) + 1
+    now = Choices(
+        splits,
+        tuple(random.randrange(span) for span in spans),
+        tuple(t for t in range(total) if random.random() < 0.3),
+        random.random() < 0.5,
+        (random.randrange(places), 3, 5) if more else None,
+    )
+
+    def changes(now: Choices) -> Iterator[Choices]:
+        for t in random.sample(range(total), total):
+            yield now._replace(renamed=tuple(sorted({*now.renamed} ^ {t})))
+        for t, span in enumerate(spans):
+            for lift in random.sample(range(span), min(span, 8)):
+                yield now._replace(lifts=(*now.lifts[:t], lift, *now.lifts[t + 1 :]))
+        if now.extra is not None:
+            for shift in range(places):
+                yield now._replace(extra=(shift, *now.extra[1:]))
+            for numerator in range(16, 31):
+                yield now._replace(extra=(now.extra[0], numerator, 40))
+
+    def judge(choices: Choices) -> float:
+        return disagreement(n, free_mirrors(places, choices))
+
+    best, found = judge(now), True
+    while found:
+        found = False
+        for option in list(changes(now)):
+            value = judge(option)
+            if value < best - 1e-12:
+                now, best, found = option, value, True
+                break
+    return best, now
+
+
+def search(n: int, starts: int) -> tuple[float, Choices]:
+    """The best of `starts` starts, spread over the skeletons and then over the best of them."""
+    random = Random(n)
+    places = n if n % 2 else n // 2
+    ranked: list[tuple[float, Choices]] = []
+    for more in (False, True):
+        known = sorted(skeletons(places, euclid_length(n) + (not more)))
+        random.shuffle(known)
+        found = [improved(n, splits, random, more) for splits in known[:starts]]
+        found.sort(key=lambda option: option[0])
+        for _ in range(starts // 4):
+            found += [improved(n, choices.splits, random, more) for _, choices in found[:3]]
+        ranked += found
+    return min(ranked, key=lambda option: option[0])
+
+
+def main() -> None:
+    """Search, report to stdout, write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--nodes", default="2:64")
+    parser.add_argument("--starts", type=int, default=8)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    first, last = map(int, options.nodes.split(":"))
+    lines = [
+        '"""Choices that keep disagreement small, by n; made by scripts/search_steady.py."""',
+        "from basegraph.topology.choices import Choices",
+        "CHOICES: dict[int, Choices] = {",
+    ]
+    for n in range(first, last + 1):
+        value, choices = search(n, options.starts)
+        known = bg.training_disagreement(bg.topology("base", n=n), RHO) - 1e-9
+        print(f"n = {n}: D = {value:.4f}, base {known:.4f}", flush=True)
+        if value < known:
+            lines.append(f"    {n}: Choices({', '.join(map(str, choices))}),")
+    options.out.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

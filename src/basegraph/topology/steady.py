@@ -1,0 +1,35 @@
+"""Steady: exact sequences of pairs that keep nodes close while they are trained."""
+
+from __future__ import annotations
+
+from basegraph.topology.base import base
+from basegraph.topology.choices import free_mirrors
+from basegraph.topology.euclid import by_mirrors, euclid
+from basegraph.topology.integers import node_count
+from basegraph.topology.sequence import Sequence
+from basegraph.topology.steady_table import CHOICES
+
+
+def steady(n: int) -> Sequence:
+    """Steady: exact consensus with one neighbour a round and small disagreement in training.
+
+    Up to 64 nodes: the mirrors of `euclid` with the choices that it leaves free made for small D
+    (`training_disagreement` at ρ = 0.05), from a table that scripts/search_steady.py makes; base
+    where the table has nothing better. Beyond: euclid where 8 divides n, which is no power of two;
+    base otherwise.
+
+    Period at most one round above euclid where the table knows n; degree 1.
+
+    >>> steady(24).period, steady(101).period == base(101).period
+    (6, True)
+    """
+    n = node_count(n)
+    sequence: Sequence
+    if n in CHOICES:
+        sequence = by_mirrors("steady", n, free_mirrors(n if n % 2 else n // 2, CHOICES[n]))
+    elif n > max(CHOICES) and n % 8 == 0 and n & (n - 1):
+        sequence = euclid(n)
+    else:
+        sequence = base(n)
+    sequence.spec = "steady"
+    return sequence
