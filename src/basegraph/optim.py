@@ -18,10 +18,10 @@ from torch import Tensor
 
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm
 from basegraph.algorithms.method import where_it_stands
+from basegraph.algorithms.split_step import Block, SplitStep
 from basegraph.algorithms.stability import communicates, require_stable, round_index
 from basegraph.errors import BasegraphError, InvalidArgument, NotFiniteTime
 from basegraph.mixing.distributed import DistributedMixer, Pending, Traffic
-from basegraph.mixing.exchange import Block, SplitStep
 from basegraph.mixing.handshake import require_alike
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
