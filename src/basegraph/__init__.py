@@ -27,10 +27,14 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> object:
     """The optimizers, imported when asked for: they need torch, which takes its time."""
-    if name in ("DecentralizedOptimizer", "Gossip"):
-        from basegraph import optim
+    if name == "DecentralizedOptimizer":
+        from basegraph.optim.decentralized import DecentralizedOptimizer
 
-        return getattr(optim, name)
+        return DecentralizedOptimizer
+    if name == "Gossip":
+        from basegraph.optim.gossip import Gossip
+
+        return Gossip
     raise AttributeError(f"module 'basegraph' has no attribute {name!r}")
 
 

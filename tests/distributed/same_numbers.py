@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-
 import torch
 import torch.distributed as dist
+from launch import leave
 
 import basegraph as bg
-from basegraph import optim
 from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.algorithms.stability import communicates, round_index
 from basegraph.mixing.stacked import StackedMixer, average
+from basegraph.optim import decentralized
 
 STEPS = 20
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-10}
@@ -64,7 +63,7 @@ def stacked(name, spec, dtype, lr, decay, local_steps, order):
     return method.gradient_point(x, state)
 
 
-def distributed(name, spec, dtype, lr, decay, local_steps, order):
+def run_distributed(name, spec, dtype, lr, decay, local_steps, order):
     node = dist.get_rank()
     tensors = [torch.nn.Parameter(p + node) for p in start(dtype)]  # node 0's are the ones
     optimizer = bg.DecentralizedOptimizer(
@@ -84,7 +83,7 @@ def distributed(name, spec, dtype, lr, decay, local_steps, order):
 
 
 def compare(*case: object) -> None:
-    mine, expected = distributed(*case), stacked(*case)
+    mine, expected = run_distributed(*case), stacked(*case)
     found = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(found, mine)
     apart = float((torch.stack(found) - expected).abs().max() / expected.abs().max())
@@ -95,7 +94,7 @@ def compare(*case: object) -> None:
 
 def main() -> None:
     dist.init_process_group("gloo")
-    optim.BLOCK, optim.SMALL = 100, 8  # several blocks, small tensors together
+    decentralized.BLOCK, decentralized.SMALL = 100, 8  # several blocks, small tensors together
     for spec in SPECS:
         for name in ALGORITHMS:
             compare(name, spec, torch.float64, 0.05, 0.01, 1, "adapt-then-combine")
@@ -104,8 +103,8 @@ def main() -> None:
         for local_steps in (1, 3):
             compare(name, "base:k=1", torch.float32, 0.05, 0.01, local_steps, "combine-then-adapt")
     compare("dsgdm", "ring", torch.float32, 0.05, 0.0, 3, "adapt-then-combine")
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

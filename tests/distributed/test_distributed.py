@@ -21,7 +21,7 @@ ROOT = HERE.parents[1]
 @pytest.mark.parametrize("n", [4, 5, 6])
 def test_same_numbers_as_in_one_process(n):
     done = torchrun(n, "same_numbers.py")
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert done.stdout.count("adapt-then-combine") == 73
     assert done.stdout.count("combine-then-adapt") == 4
 
@@ -29,7 +29,7 @@ def test_same_numbers_as_in_one_process(n):
 @pytest.mark.parametrize("n", [4, 3])
 def test_what_users_do(n):
     done = torchrun(n, "user_script.py")
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert "all fine" in done.stdout
 
 
@@ -40,7 +40,7 @@ def test_script_of_the_readme(tmp_path):
     assert script is not None
     (tmp_path / "train.py").write_text(script.group(1))
     done = torchrun(3, tmp_path / "train.py")
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert re.search(r"node \d: loss 0\.0", done.stdout)
 
 

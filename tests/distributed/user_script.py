@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import torch
 import torch.distributed as dist
+from launch import leave
 from torch import nn
 
 import basegraph as bg
@@ -177,8 +177,8 @@ def main() -> None:
         ddp_inside()
     if dist.get_rank() == 0:
         print("all fine", flush=True)
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

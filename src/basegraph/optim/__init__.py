@@ -1,0 +1,1 @@
+"""Decentralized optimizers for PyTorch scripts that are started with torchrun."""

@@ -1,0 +1,191 @@
+"""A process as a node, and what all optimizers of nodes have in common."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from basegraph.algorithms.stability import communicates, round_index
+from basegraph.errors import BasegraphError, InvalidArgument, NotFiniteTime
+from basegraph.mixing.distributed import DistributedMixer, Pending, Traffic
+from basegraph.mixing.handshake import require_alike
+from basegraph.topology.catalog import topology as build_topology
+from basegraph.topology.integers import at_least
+from basegraph.topology.sequence import Topology
+
+ORDERS = ("adapt-then-combine", "combine-then-adapt")
+
+
+class Node:
+    """A process as a node: its parameters in one flat buffer, and the way to its neighbours."""
+
+    def __init__(
+        self,
+        parameters: list[Tensor],
+        topology: str | Topology,
+        group: Any,
+        *,
+        local_steps: int,
+        order: str,
+        timeout: float,
+        wire: torch.dtype | None,
+        refuse_nonfinite: bool,
+    ) -> None:
+        _join(group)
+        if order not in ORDERS:
+            raise InvalidArgument("order", order, f"must be one of {', '.join(ORDERS)}")
+        self.local_steps = at_least(1, local_steps=local_steps)
+        self.order = order
+        self.group = group
+        n = dist.get_world_size(group)
+        self.topology = topology if isinstance(topology, Topology) else build_topology(topology, n)
+        self.mixer = DistributedMixer(
+            self.topology, group, timeout=timeout, wire=wire, refuse_nonfinite=refuse_nonfinite
+        )
+        self.parameters = parameters
+        self.x_d = _flatten(parameters)
+        self.pending: Pending | None = None
+
+    def same_everywhere(self, facts: dict[str, object]) -> None:
+        """Refuse nodes that are set up differently, then begin where node 0 is."""
+        shapes = [tuple(p.shape) for p in self.parameters]
+        require_alike(
+            {
+                "parameters": shapes,
+                "dtype": self.x_d.dtype,
+                "topology": self.topology.spec,
+                **facts,
+            },
+            self.group,
+            self.x_d.device,
+        )
+        first = 0 if self.group is None else dist.get_global_rank(self.group, 0)
+        dist.broadcast(self.x_d, src=first, group=self.group)
+
+    def begin(self, step: int) -> None:
+        """Start to exchange x for this step, behind whatever is computed next."""
+        if communicates(step, self.local_steps):
+            self.pending = self.mixer.start(self.x_d, round_index(step, self.local_steps))
+
+    def combine(self, step: int) -> None:
+        """End the exchange that was begun for this step (or make it now): x becomes its outcome."""
+        if self.pending is None:
+            self.begin(step)
+        if self.pending is not None:
+            self.pending.finish(self.x_d)
+        self.pending = None
+
+    def mix(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
+        """Exchange now."""
+        return self.mixer.mix(x_d, round_index(step, self.local_steps), out=out)
+
+    def give_up_exchange(self) -> None:
+        """Wait for an exchange behind the computation, and leave its outcome unused."""
+        if self.pending is not None:
+            self.pending.finish()
+        self.pending = None
+
+    def __del__(self) -> None:
+        """Messages under way need their buffers: end them before the buffers go."""
+        if getattr(self, "pending", None) is not None and dist.is_initialized():
+            self.give_up_exchange()
+
+    def to_the_average(self) -> None:
+        """One period of gossip from its first round on: every node holds the average."""
+        self.give_up_exchange()
+        t = self.topology
+        if t.period is None or not _finite_time(t):
+            raise NotFiniteTime(f"{t.spec} with n={t.n} does not reach the average exactly")
+        for step in range(t.period):
+            self.mixer.mix(self.x_d, step, out=self.x_d)
+
+
+class NodeOptimizer(torch.optim.Optimizer):
+    """A torch optimizer of a node."""
+
+    _step_supports_amp_scaling = True
+    _node: Node
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes sent and seconds waited so far."""
+        return self._node.mixer.traffic
+
+    @property
+    def topology(self) -> Topology:
+        """Who talks to whom."""
+        return self._node.topology
+
+    def consensus(self) -> None:
+        """Bring every node to the average of all models, by one period of gossip alone."""
+        self._node.to_the_average()
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The average of all models in here, this node's own model again afterwards."""
+        own = self._node.x_d.clone()
+        self._node.to_the_average()
+        try:
+            yield
+        finally:
+            self._node.x_d.copy_(own)
+
+    def _overflowed(self) -> bool:
+        """Whether a GradScaler has found gradients that are not finite."""
+        found = getattr(self, "found_inf", None)
+        return found is not None and bool(float(found))
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """All parameters, group by group."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _flatten(parameters: list[Tensor]) -> Tensor:
+    """One buffer with all parameters, which become views of it."""
+    kinds = {(p.device, p.dtype) for p in parameters}
+    if len(kinds) != 1:
+        found = sorted(f"{dtype} on {device}" for device, dtype in kinds)
+        raise InvalidArgument("params", found, "must all have one type and be on one device")
+    flat = torch.cat([p.detach().reshape(-1) for p in parameters])
+    first = 0
+    for p in parameters:
+        p.data = flat[first : first + p.numel()].view(p.shape)
+        first += p.numel()
+    return flat
+
+
+def _finite_time(t: Topology) -> bool:
+    """Whether one period is exact, as the topology's own product shows in floating point."""
+    total = torch.eye(t.n, dtype=torch.float64)
+    for step in range(t.period or 0):
+        total = torch.as_tensor(t.round(step).matrix() @ total.numpy())
+    return bool((total - 1 / t.n).abs().max() < 1e-9)
+
+
+def _join(group: Any) -> None:
+    """Make sure there is a process group; torchrun's environment is enough to make one."""
+    if not dist.is_available():
+        raise BasegraphError("this torch has no torch.distributed")
+    if dist.is_initialized():
+        return
+    if group is not None or "WORLD_SIZE" not in os.environ:
+        raise BasegraphError(
+            "no process group: start the script with torchrun, for example "
+            "torchrun --nproc-per-node 4 script.py"
+        )
+    dist.init_process_group()
+    atexit.register(_leave)
+
+
+def _leave() -> None:
+    """End the process group that `_join` made, unless the script has done so."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
