@@ -45,7 +45,7 @@ def torchrun(
 def leave() -> None:
     """End a node that has done its work, without torch's threads being torn down by the exit.
 
-    (On a loaded machine that has been seen to abort: "terminate called without an active exception".)
+    (On a loaded machine it has been seen to abort: "terminate called without an active exception".)
     """
     import torch.distributed as dist
 
