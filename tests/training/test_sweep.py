@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def test_ray_gives_the_same(tmp_path):
     done = run("sweep", tmp_path / "s.toml", "--out", tmp_path / "ray", "--executor", "ray")
     assert done.returncode == 1, done.stderr
     assert "2 of 4 runs done" in done.stdout
-    assert len(json.loads((tmp_path / "ray" / "failures.json").read_text())) == 2
+    assert len(list((tmp_path / "ray" / "failures").glob("topology=*_lr=1000000000.0.txt"))) == 2
     run("sweep", tmp_path / "s.toml", "--out", tmp_path / "local")
     name = "topology=ring_lr=0.1"
     close(metrics(tmp_path / "ray" / name), metrics(tmp_path / "local" / name))
@@ -172,6 +173,23 @@ def test_bad_sweeps_are_refused_before_anything_runs(text, complaint, tmp_path):
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.glob("out/*/metrics.jsonl"))
+
+
+@pytest.mark.parametrize("executor", ["local", "ray"])
+def test_a_refused_sweep_is_one_line_and_leaves_its_folder_free(executor, tmp_path):
+    if executor == "ray":
+        pytest.importorskip("ray", reason="no ray: sweeps on a cluster are not tested")
+    text = 'dataset = "mnist"\nmodel = "lenet"\ndata_dir = "nowhere"\n[grid]\nlr = [0.1, 0.2]\n'
+    (tmp_path / "s.toml").write_text(text)
+    done = run("sweep", "s.toml", "--out", "out", "--executor", executor, cwd=tmp_path)
+    assert done.returncode == 2
+    assert re.fullmatch(
+        r"basegraph: error: mnist: put train-images.* into nowhere/mnist .*",
+        done.stderr.splitlines()[-1],
+    )
+    assert "Traceback" not in done.stderr
+    (tmp_path / "s.toml").write_text(GRID)
+    assert "4 of 4 runs done" in ok("sweep", "s.toml", "--out", "out", cwd=tmp_path)
 
 
 def test_no_such_file_and_executor(tmp_path):
@@ -254,6 +272,8 @@ def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
         assert (folder / name).stat().st_size > 0
     made = []
     told = Progress(packed=made.append)
-    again = mnist.reproduce(folder, settings, [0, 1, 2], [0.1, 10.0], progress=lambda names: told)
+    again = mnist.reproduce(
+        folder, settings, [0, 1, 2], [0.1, 10.0], resume=True, progress=lambda names: told
+    )
     assert again == table
     assert made == []

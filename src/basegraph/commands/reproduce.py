@@ -96,8 +96,6 @@ def mnist(
         "checkpoint_every": 50,
         "device": device,
     }
-    if (out / "runs").exists() and not resume:
-        raise InvalidArgument("--out", str(out), "holds runs already; --resume continues them")
     names = mnist_experiment.outputs(alphas)
     folder = ResultFolder(out, names, force=force or resume)
     with ExitStack() as stack:
@@ -105,7 +103,9 @@ def mnist(
         def progress(names: list[str]) -> Any:
             return stack.enter_context(SweepDisplay(names)).progress()
 
-        found = mnist_experiment.reproduce(folder, settings, list(seeds), alphas, progress=progress)
+        found = mnist_experiment.reproduce(
+            folder, settings, seeds, alphas, resume=resume, progress=progress
+        )
     _print(
         found, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from statistics import mean, pstdev
 from typing import Any
 
+from basegraph.errors import BasegraphError
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
 from basegraph.plots.learning import draw_learning
@@ -29,8 +30,6 @@ TOPOLOGIES = (
     "torus",
 )
 RATES = (0.1, 0.01, 0.001)
-
-Runner = Callable[[list[Planned], SweepFolder, Progress], None]
 
 
 def outputs(alphas: list[float]) -> list[str]:
@@ -53,25 +52,24 @@ def reproduce(
     seeds: list[int],
     alphas: list[float],
     *,
+    resume: bool = False,
     progress: Callable[[list[str]], Progress] = lambda names: Progress(),
-    runner: Runner = lambda runs, there, told: run_sweep(runs, there, progress=told),
 ) -> list[dict[str, Any]]:
     """Make all runs (or what is left of them) and write the files; returns the table."""
     what = RunConfig(**settings).computes()
-    there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=True)
+    there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
 
     def made(runs: list[Planned]) -> list[Planned]:
-        runner(runs, there, progress([run.name for run in there.left(runs)]))
+        run_sweep(runs, there, progress=progress([run.name for run in there.left(runs)]))
         return runs
 
     tried = made(expand(settings, grids(alphas, list(RATES), seeds[:1]), "mnist"))
     chosen = best_rates(tried, there)
-    others = [
-        run
-        for run in expand(settings, grids(alphas, list(RATES), seeds[1:]), "mnist")
-        if run.config.lr == chosen.get(place(run))
-    ] if seeds[1:] else []  # fmt: skip
-    kept = [run for run in tried if run.config.lr == chosen.get(place(run))] + made(others)
+    if not chosen:
+        raise BasegraphError(f"every run failed: see {there.failures}")
+    again = expand(settings, grids(alphas, list(RATES), seeds[1:]), "mnist") if seeds[1:] else []
+    others = made([run for run in again if run.config.lr == chosen.get(place(run))])
+    kept = [run for run in tried if run.config.lr == chosen.get(place(run))] + others
     every = [*tried, *others]
     folder.table("runs.csv", [_row(run, there, run in kept) for run in every])
     table = summary(kept, there)

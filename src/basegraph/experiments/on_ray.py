@@ -35,12 +35,14 @@ def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress:
     try:
         while under_way:
             (done,), _ = ray.wait(list(under_way), num_returns=1)
-            for name, row, failure in ray.get(done):
+            outcomes, refusal = ray.get(done)
+            for name, row, failure in outcomes:
                 if failure is not None:
-                    folder.note_failure(name, failure)
                     progress.failed(name, failure)
                 else:
                     progress.finished(name, row)
+            if refusal is not None:
+                raise BasegraphError(refusal)
             del under_way[done]
     finally:
         ray.shutdown()
@@ -50,14 +52,17 @@ Outcome = tuple[str, dict[str, Any] | None, str | None]
 """A run's name, and its last metrics or what went wrong."""
 
 
-def _share(runs: list[Planned], path: str, text: str, most: int) -> list[Outcome]:
-    """A worker's part; failures are told, not written, since only one process may write them."""
+def _share(
+    runs: list[Planned], path: str, text: str, most: int
+) -> tuple[list[Outcome], str | None]:
+    """A worker's part: what became of the runs, and why they were refused if they were."""
     found: list[Outcome] = []
-    folder = SweepFolder(Path(path), text, resume=True)
-    folder.note_failure = lambda name, reason: None  # type: ignore[method-assign]
     told = Progress(
         finished=lambda name, row: found.append((name, row, None)),
         failed=lambda name, reason: found.append((name, None, reason)),
     )
-    run_sweep(runs, folder, most=most, progress=told)
-    return found
+    try:
+        run_sweep(runs, SweepFolder(Path(path), text, resume=True), most=most, progress=told)
+    except BasegraphError as error:
+        return found, str(error)
+    return found, None

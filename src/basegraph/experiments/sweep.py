@@ -13,7 +13,6 @@ A sweep file is TOML: fields of a run at the top, and one or several grids of li
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import tomllib
 from collections import defaultdict
@@ -65,9 +64,7 @@ def read_sweep(path: Path) -> list[Planned]:
     return expand(found, grids, str(path))
 
 
-def expand(
-    fixed: dict[str, Any], grids: list[dict[str, Any]], where: str = "grid"
-) -> list[Planned]:
+def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> list[Planned]:
     """The runs of some grids over fixed fields, each refused if it could not be made."""
     known = [field.name for field in fields(RunConfig)]
     varied: list[str] = []
@@ -116,13 +113,14 @@ class SweepFolder:
     def __init__(self, path: Path, text: str, *, resume: bool) -> None:
         self.path = path
         self.definition = path / "sweep.toml"
-        self.failures = path / "failures.json"
-        if self.definition.exists():
+        self.failures = path / "failures"
+        if any(path.glob("*/config.toml")):  # a run has begun: a folder without any is free
             if not resume:
                 raise InvalidArgument(
                     "--out", str(path), "holds a sweep already; --resume continues it"
                 )
-            if self.definition.read_text(encoding="utf-8") != text:
+            there = self.definition.read_text(encoding="utf-8") if self.definition.exists() else ""
+            if there != text:
                 raise InvalidArgument("--out", str(path), "holds a sweep of another file")
             return
         try:
@@ -135,16 +133,14 @@ class SweepFolder:
 
     def failed(self) -> dict[str, str]:
         """What went wrong with runs, by their names."""
-        if not self.failures.is_file():
-            return {}
-        found: dict[str, str] = json.loads(self.failures.read_text(encoding="utf-8"))
-        return found
+        notes = sorted(self.failures.glob("*.txt"))
+        return {note.stem: note.read_text(encoding="utf-8").strip() for note in notes}
 
     def note_failure(self, name: str, reason: str) -> None:
-        """Remember that a run need not be tried again."""
-        with replacing(self.failures) as temporary:
-            text = json.dumps({**self.failed(), name: reason}, indent=2) + "\n"
-            temporary.write_text(text, encoding="utf-8")
+        """Remember that a run need not be tried again; a file for each, so that any may write."""
+        self.failures.mkdir(exist_ok=True)
+        with replacing(self.failures / f"{name}.txt") as temporary:
+            temporary.write_text(f"{reason}\n", encoding="utf-8")
 
     def rows(self, run: Planned) -> list[dict[str, Any]]:
         """The metrics of a run so far."""
