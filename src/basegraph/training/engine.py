@@ -131,10 +131,16 @@ class StackedEngine:
 
     def _plan(self, epoch: int) -> dict[str, Tensor]:
         first = epoch * self.steps_per_epoch
-        plans = [r.planner.steps(first, first + self.steps_per_epoch) for r in self.replicas]
+        drawn: dict[tuple[int, float], EpochPlan] = {}  # replicas of one split see the same
+        plans = []
+        for r in self.replicas:
+            split = r.config.seed, r.config.alpha
+            if split not in drawn:
+                drawn[split] = r.planner.steps(first, first + self.steps_per_epoch)
+            plans.append(drawn[split])
         return {
             name: torch.as_tensor(np.concatenate(parts, axis=1))
-            for name, parts in zip(plans[0]._fields, zip(*plans, strict=True), strict=True)
+            for name, parts in zip(EpochPlan._fields, zip(*plans, strict=True), strict=True)
             if parts[0] is not None
         }
 
