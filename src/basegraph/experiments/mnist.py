@@ -34,7 +34,8 @@ RATES = (0.1, 0.01, 0.001)
 
 def outputs(alphas: list[float]) -> list[str]:
     """The files that are written."""
-    return ["runs.csv", "accuracy.csv", "accuracy.md", *(f"curves-{a:g}.png" for a in alphas)]
+    pictures = (f"curves-{alpha:g}.png" for alpha in alphas)
+    return ["runs.csv", "accuracy.csv", "accuracy.md", "curves.csv", *pictures]
 
 
 def grids(alphas: list[float], rates: list[float], seeds: list[int]) -> list[dict[str, Any]]:
@@ -75,6 +76,7 @@ def reproduce(
     table = summary(kept, there)
     folder.table("accuracy.csv", table)
     folder.text("accuracy.md", markdown(table))
+    folder.table("curves.csv", [row for run in kept for row in _curve(run, there)])
     for alpha in alphas:
         runs = [run for run in kept if run.config.alpha == alpha and there.rows(run)]
         curves = [{"config": _shown(run), "rows": there.rows(run)} for run in runs]
@@ -166,6 +168,23 @@ def _row(run: Planned, there: SweepFolder, kept: bool) -> dict[str, Any]:
         "failure": there.failed().get(run.name, ""),
         **{column: last.get(column, "") for column in columns},
     }
+
+
+def _curve(run: Planned, there: SweepFolder) -> list[dict[str, Any]]:
+    """Every evaluation of a run."""
+    name, alpha = place(run)
+    return [
+        {
+            "topology": name,
+            "alpha": alpha,
+            "seed": run.config.seed,
+            "epoch": row["epoch"],
+            "test_accuracy": round(row["test_accuracy"], 6),
+            "consensus_distance": float(f"{row['consensus_distance']:.3g}"),
+            "bytes_per_node": row["bytes_per_node"],
+        }
+        for row in there.rows(run)
+    ]
 
 
 def _shown(run: Planned) -> dict[str, Any]:

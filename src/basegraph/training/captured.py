@@ -12,8 +12,10 @@ Shape legend: tables (steps of an epoch, ...); losses (steps of an epoch, nodes)
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -63,7 +65,8 @@ class CapturedStep:
         torch.cuda.current_stream(device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         # Of this thread only: another one may be preparing the next epoch of another engine.
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        whole = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
+        with nothing_collected(), whole:
             step()
             self.counter.add_(1)
         for tensor, value in zip(target, kept, strict=False):
@@ -81,6 +84,21 @@ class CapturedStep:
         self._graphs[self.side].replay()
         self.side = 1 - self.side
         return self.sets[self.side]
+
+
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """Python collects no garbage meanwhile: the graph of an earlier engine, freed during a capture,
+    would make it void.
+    """
+    collects = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 class Compiled:
