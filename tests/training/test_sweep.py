@@ -246,6 +246,10 @@ def test_running_out_of_memory_loses_nothing(monkeypatch, tmp_path):
     assert all(folder.rows(one)[-1]["epoch"] == 4 for one in runs[:2])
 
 
+def milestones(folder):
+    return (folder / "milestones.md").read_text(encoding="utf-8")
+
+
 def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
     """The whole recipe on small data; a second time there is nothing left to run."""
     monkeypatch.setattr(mnist, "TOPOLOGIES", ("base:k=1", "ring"))
@@ -268,6 +272,17 @@ def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
         }
         assert len(tried) == len(mnist.RATES)
         assert tried[row["lr"]] == max(tried.values())
+    with open(folder / "curves.csv", encoding="utf-8") as file:
+        curves = list(csv.DictReader(file))
+    kept = [one for one in every if one["in the table"] == "True"]
+    last = {(c["topology"], c["alpha"], c["seed"]): c for c in curves if c["epoch"] == "3"}
+    assert len(curves) == 3 * len(kept)
+    for one in kept:
+        curve = last[one["topology"], one["alpha"], one["seed"]]
+        assert float(curve["test_accuracy"]) == pytest.approx(float(one["test_accuracy"]), abs=1e-6)
+    for row in table:
+        shown = f"{row['test %']:.2f} ± {row['± %']:.2f}"
+        assert re.search(rf"\| {row['alpha']} \| {row['topology']} \|.*{shown}", milestones(folder))
     for name in mnist.outputs([0.1, 10.0]):
         assert (folder / name).stat().st_size > 0
     made = []

@@ -30,12 +30,14 @@ TOPOLOGIES = (
     "torus",
 )
 RATES = (0.1, 0.01, 0.001)
+GOOD = 0.99
+"""An accuracy that is worth waiting for."""
 
 
 def outputs(alphas: list[float]) -> list[str]:
     """The files that are written."""
     pictures = (f"curves-{alpha:g}.png" for alpha in alphas)
-    return ["runs.csv", "accuracy.csv", "accuracy.md", "curves.csv", *pictures]
+    return ["runs.csv", "accuracy.csv", "accuracy.md", "curves.csv", "milestones.md", *pictures]
 
 
 def grids(alphas: list[float], rates: list[float], seeds: list[int]) -> list[dict[str, Any]]:
@@ -77,6 +79,7 @@ def reproduce(
     folder.table("accuracy.csv", table)
     folder.text("accuracy.md", markdown(table))
     folder.table("curves.csv", [row for run in kept for row in _curve(run, there)])
+    folder.text("milestones.md", markdown(milestones(kept, there)))
     for alpha in alphas:
         runs = [run for run in kept if run.config.alpha == alpha and there.rows(run)]
         curves = [{"config": _shown(run), "rows": there.rows(run)} for run in runs]
@@ -143,6 +146,31 @@ def summary(kept: list[Planned], there: SweepFolder) -> list[dict[str, Any]]:
             }
         )
     return table
+
+
+def milestones(kept: list[Planned], there: SweepFolder) -> list[dict[str, Any]]:
+    """How far the runs are early, halfway and at the end, and what a good model has cost."""
+    found: dict[tuple[str, float], list[list[dict[str, Any]]]] = defaultdict(list)
+    for run in kept:
+        if run.name not in there.failed() and there.rows(run):
+            found[place(run)].append(there.rows(run))
+    table = []
+    for (name, alpha), runs in sorted(found.items(), key=lambda item: -item[0][1]):
+        row: dict[str, Any] = {"alpha": alpha, "topology": name}
+        count = len(runs[0])
+        for at in sorted({0, count // 4 - 1, count - 1} & set(range(count))):
+            shares = [100 * rows[at]["test_accuracy"] for rows in runs]
+            epoch = runs[0][at]["epoch"]
+            row[f"% at epoch {epoch}"] = f"{mean(shares):.2f} ± {pstdev(shares):.2f}"
+        row[f"MB to {GOOD:.0%}, each seed"] = ", ".join(_megabytes(rows) for rows in runs)
+        table.append(row)
+    return table
+
+
+def _megabytes(rows: list[dict[str, Any]]) -> str:
+    """What a node had sent when the mean accuracy was first seen to be good."""
+    good = [row["bytes_per_node"] for row in rows if row["test_accuracy"] >= GOOD]
+    return f"{good[0] / 1e6:.0f}" if good else "never"
 
 
 def markdown(table: list[dict[str, Any]]) -> str:
