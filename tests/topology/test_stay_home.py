@@ -50,3 +50,18 @@ def test_a_swap_becomes_a_renaming():
 def test_refuses_what_is_not_made_of_pairs(spec):
     with pytest.raises(bg.InvalidArgument, match="topology="):
         bg.stay_home(bg.topology(spec, n=9))
+
+
+@pytest.mark.parametrize("spec", ["base:k=1,home=true", "euclid:home=true", "steady:home=true"])
+def test_the_catalogue_has_it_as_an_option(spec):
+    t = bg.topology(spec, n=25)
+    assert t.spec == spec
+    plain = bg.topology(spec.partition(":")[0], n=25)
+    assert list(t) == list(bg.stay_home(plain))
+    assert list(bg.topology(plain.spec, n=25, home=True)) == list(t)
+
+
+@pytest.mark.parametrize("spec", ["base:home=2", "ring:home=true", "base:k=2,home=true"])
+def test_the_option_is_refused_in_one_line(spec):
+    with pytest.raises(bg.InvalidArgument, match=r"home=|topology="):
+        bg.topology(spec, n=9)

@@ -16,7 +16,7 @@ import torch
 
 import basegraph as bg
 from basegraph.data.catalog import load
-from basegraph.experiments import mnist, sweep
+from basegraph.experiments import mnist, pairs, sweep
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
 from basegraph.models.networks import build
@@ -292,3 +292,24 @@ def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
     )
     assert again == table
     assert made == []
+
+
+def test_pairs_experiment_compares_within_seeds(monkeypatch, tmp_path):
+    monkeypatch.setattr(pairs, "TOPOLOGIES", (pairs.REFERENCE, "euclid:home=true"))
+    settings = {**FIXED, "epochs": 2}
+    folder = ResultFolder(tmp_path / "out", pairs.outputs([0.1]), force=False)
+    table = {row["topology"]: row for row in pairs.reproduce(folder, settings, [0, 1], [0.1])}
+    with open(folder / "runs.csv", encoding="utf-8") as file:
+        ended = {
+            (row["topology"], row["seed"]): 100 * float(row["test_accuracy"])
+            for row in csv.DictReader(file)
+        }
+    gains = [ended["euclid:home=true", s] - ended[pairs.REFERENCE, s] for s in "01"]
+    assert max(gains) > min(gains)
+    mine = table["euclid:home=true"]
+    assert mine["above base:k=1"] == pytest.approx(sum(gains) / 2, abs=0.006)
+    assert mine["standard error"] == pytest.approx((max(gains) - min(gains)) / 2, abs=0.006)
+    assert (mine["rounds"], mine["largest weight"]) == (4, "1/2")
+    assert table[pairs.REFERENCE]["above base:k=1"] == 0
+    for name in pairs.outputs([0.1]):
+        assert (folder / name).stat().st_size > 0

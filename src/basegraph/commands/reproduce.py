@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -82,8 +83,8 @@ def mnist(
 
     Example: basegraph reproduce mnist --data-dir data --out results/mnist
     """
-    from basegraph.commands.sweep import SweepDisplay
     from basegraph.experiments import mnist as mnist_experiment
+    from basegraph.experiments.outcomes import origins
 
     seeds = whole_numbers("--seed", seed, low=0)
     alphas = [_number("--alpha", text) for text in alpha.split(",")]
@@ -98,19 +99,64 @@ def mnist(
     }
     names = mnist_experiment.outputs(alphas)
     folder = ResultFolder(out, names, force=force or resume)
-    with ExitStack() as stack:
-
-        def progress(names: list[str]) -> Any:
-            return stack.enter_context(SweepDisplay(names)).progress()
-
+    with _displays() as progress:
         found = mnist_experiment.reproduce(
             folder, settings, seeds, alphas, resume=resume, progress=progress
         )
     _print(
         found, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
     )
-    origins = mnist_experiment.origins(folder)
-    folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins)
+    folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins(folder))
+    print(f"written to {folder.path}")
+
+
+@app.command()
+def pairs(
+    out: Out = RESULTS / "pairs",
+    dataset: Annotated[str, typer.Option(metavar="NAME", help="what to train on")] = "digits",
+    data_dir: Annotated[str, typer.Option(metavar="FOLDER", help="the folder of datasets")] = "",
+    model: Annotated[str, typer.Option(metavar="NAME", help="mlp, lenet, vgg11, ...")] = "mlp",
+    nodes: Annotated[str, typer.Option("--nodes", "-n", metavar="N", help="nodes")] = "25",
+    seed: Annotated[str, typer.Option(metavar="S", help="seeds, each with its split")] = "0:9",
+    lr: Annotated[str, typer.Option(metavar="X,...", help="learning rates")] = "0.1",
+    alpha: Annotated[str, typer.Option(metavar="A", help="heterogeneity")] = "0.1",
+    epochs: Annotated[str, typer.Option(metavar="E", help="passes over the data")] = "50",
+    augment: Annotated[str, typer.Option(metavar="A", help="crop, flip, erase, auto")] = "auto",
+    precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "tf32",
+    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or auto")] = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="make what is left of the runs in the folder")
+    ] = False,
+    force: Force = False,
+) -> None:
+    """Which topology of degree one trains best, as built and staying at home, seed by seed.
+
+    Example: basegraph reproduce pairs --dataset mnist --model lenet --data-dir data
+    """
+    from basegraph.experiments import pairs as pairs_experiment
+    from basegraph.experiments.outcomes import origins
+
+    seeds = whole_numbers("--seed", seed, low=0)
+    rates = [_number("--lr", text) for text in lr.split(",")]
+    settings = {
+        "dataset": dataset,
+        "data_dir": data_dir,
+        "model": model,
+        "nodes": whole_number("--nodes", nodes, low=2),
+        "alpha": _number("--alpha", alpha),
+        "epochs": whole_number("--epochs", epochs, low=1),
+        "augment": augment,
+        "precision": precision,
+        "checkpoint_every": 50,
+        "device": device,
+    }
+    folder = ResultFolder(out, pairs_experiment.outputs(rates), force=force or resume)
+    with _displays() as progress:
+        found = pairs_experiment.reproduce(
+            folder, settings, seeds, rates, resume=resume, progress=progress
+        )
+    _print(found, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
+    folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins(folder))
     print(f"written to {folder.path}")
 
 
@@ -153,6 +199,15 @@ def comparison_table(
     print()
     _print(rates, f"order of rounds DSGD needs, in units of L·F0: n={n}, {_said(constants)}")
     print(f"\nwritten to {folder.path}")
+
+
+@contextmanager
+def _displays() -> Iterator[Callable[[list[str]], Any]]:
+    """One display after another, for the sweeps that an experiment makes."""
+    from basegraph.commands.sweep import SweepDisplay
+
+    with ExitStack() as stack:
+        yield lambda names: stack.enter_context(SweepDisplay(names)).progress()
 
 
 def _print(rows: list[dict[str, Any]], title: str) -> None:

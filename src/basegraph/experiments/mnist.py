@@ -8,12 +8,13 @@ of warm-up and a cosine over 200 epochs. For every topology and α the step size
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from statistics import mean, pstdev
 from typing import Any
 
 from basegraph.errors import BasegraphError
+from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
 from basegraph.plots.learning import draw_learning
@@ -85,16 +86,6 @@ def reproduce(
         curves = [{"config": _shown(run), "rows": there.rows(run)} for run in runs]
         draw_learning(curves, [folder / f"curves-{alpha:g}.png"])
     return table
-
-
-def origins(folder: ResultFolder) -> list[dict[str, Any]]:
-    """Which code and which machines the runs came from, and how many from each."""
-    counts: Counter[str] = Counter()
-    for path in sorted((folder / "runs").glob("*/provenance.json")):
-        whole = json.loads(path.read_text(encoding="utf-8"))
-        kept = {key: whole[key] for key in ("basegraph", "commit", "machine", "python")}
-        counts[json.dumps({**kept, "device": whole["measured"]["device"]})] += 1
-    return [{"runs": count, **json.loads(text)} for text, count in counts.items()]
 
 
 def place(run: Planned) -> tuple[str, float]:
@@ -171,13 +162,6 @@ def _megabytes(rows: list[dict[str, Any]]) -> str:
     """What a node had sent when the mean accuracy was first seen to be good."""
     good = [row["bytes_per_node"] for row in rows if row["test_accuracy"] >= GOOD]
     return f"{good[0] / 1e6:.0f}" if good else "never"
-
-
-def markdown(table: list[dict[str, Any]]) -> str:
-    """The table as Markdown."""
-    columns = list(table[0]) if table else []
-    lines = [columns, ["---"] * len(columns), *[[row[c] for c in columns] for row in table]]
-    return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
 
 
 def _row(run: Planned, there: SweepFolder, kept: bool) -> dict[str, Any]:

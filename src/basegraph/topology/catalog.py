@@ -25,6 +25,7 @@ from basegraph.topology.sequence import Topology
 from basegraph.topology.short import block_merge, block_mix, short
 from basegraph.topology.simple_base import simple_base
 from basegraph.topology.static import complete, ring, torus
+from basegraph.topology.stay_home import stay_home
 from basegraph.topology.steady import steady
 
 
@@ -93,6 +94,11 @@ def topology(spec: str, n: int, **options: object) -> Topology:
     <base:k=2, 25 nodes, 6 rounds, degree 2>
     >>> topology("base", n=25, k=2)
     <base:k=2, 25 nodes, 6 rounds, degree 2>
+
+    Topologies that pair nodes also have the option `home`, which is `stay_home`:
+
+    >>> topology("base:home=true", n=25)
+    <base:k=1,home=true, 25 nodes, 9 rounds, degree 1>
     >>> topology("bas", n=25)
     Traceback (most recent call last):
         ...
@@ -101,7 +107,12 @@ def topology(spec: str, n: int, **options: object) -> Topology:
     name, written = parse_spec(spec)
     for option in written.keys() & options.keys():
         raise InvalidArgument(option, options[option], f"is given in the spec {spec!r} already")
-    return TOPOLOGIES[name](n, **written, **options)
+    asked = {**written, **options}
+    home = asked.pop("home", False)
+    if not isinstance(home, bool):
+        raise InvalidArgument("home", home, "must be true or false")
+    built = TOPOLOGIES[name](n, **asked)
+    return stay_home(built) if home else built
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, object]]:

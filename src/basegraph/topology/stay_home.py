@@ -6,10 +6,10 @@ import numpy as np
 
 from basegraph.errors import InvalidArgument
 from basegraph.topology.round import IntArray, Round
-from basegraph.topology.sequence import Sequence
+from basegraph.topology.sequence import Sequence, Topology
 
 
-def stay_home(topology: Sequence) -> Sequence:
+def stay_home(topology: Topology) -> Sequence:
     """The same averaging with all pair weights at most 1/2, for sequences of degree 1.
 
     A pair of weight w > 1/2 nearly swaps its values. If the two nodes keep them instead (weight
@@ -26,7 +26,7 @@ def stay_home(topology: Sequence) -> Sequence:
     ({0: Fraction(4, 5)}, {0: Fraction(1, 5)})
     """
     if not isinstance(topology, Sequence):
-        raise InvalidArgument("topology", topology, "must have a period to be renamed in")
+        raise InvalidArgument("topology", topology, "must repeat, or there is no renaming")
     if topology.max_degree > 1 or not topology.symmetric:
         raise InvalidArgument("topology", topology, "must pair nodes: degree 1, symmetric")
     home = np.arange(topology.n)  # where the value that node i would hold is kept
@@ -34,7 +34,7 @@ def stay_home(topology: Sequence) -> Sequence:
     for current in topology:
         stayed, home = _renamed(current, home)
         rounds.append(stayed)
-    return Sequence(rounds, f"{topology.name} (stay home)")
+    return Sequence(rounds, f"{topology.spec}{',' if ':' in topology.spec else ':'}home=true")
 
 
 def _renamed(r: Round, home: IntArray) -> tuple[Round, IntArray]:

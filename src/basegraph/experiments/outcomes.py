@@ -1,0 +1,26 @@
+"""What experiments of many runs write about them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from basegraph.experiments.store import ResultFolder
+
+
+def origins(folder: ResultFolder) -> list[dict[str, Any]]:
+    """Which code and which machines the runs came from, and how many from each."""
+    counts: Counter[str] = Counter()
+    for path in sorted((folder / "runs").glob("*/provenance.json")):
+        whole = json.loads(path.read_text(encoding="utf-8"))
+        kept = {key: whole[key] for key in ("basegraph", "commit", "machine", "python")}
+        counts[json.dumps({**kept, "device": whole["measured"]["device"]})] += 1
+    return [{"runs": count, **json.loads(text)} for text, count in counts.items()]
+
+
+def markdown(table: list[dict[str, Any]]) -> str:
+    """The table as Markdown."""
+    columns = list(table[0]) if table else []
+    lines = [columns, ["---"] * len(columns), *[[row[c] for c in columns] for row in table]]
+    return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)

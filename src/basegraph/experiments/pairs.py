@@ -1,0 +1,130 @@
+"""Which topology of degree one trains best: all of them on the same data, seed by seed.
+
+A seed decides the data split, the start and the order of samples, for every topology alike; so
+topologies are compared by the differences within a seed, whose spread is smaller than that of the
+accuracies themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from statistics import mean, stdev
+from typing import Any
+
+from basegraph.experiments.outcomes import markdown
+from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
+from basegraph.plots.learning import draw_learning
+from basegraph.topology.catalog import topology
+from basegraph.topology.disagreement import noise_disagreement, pair_weights, training_disagreement
+from basegraph.topology.sequence import Sequence
+from basegraph.training.config import RunConfig
+
+REFERENCE = "base:k=1"
+TOPOLOGIES = (
+    REFERENCE,
+    "base:k=1,home=true",
+    "one-peer-exponential",
+    "euclid",
+    "euclid:home=true",
+    "short:k=1",
+    "short:k=1,home=true",
+    "steady",
+    "steady:home=true",
+)
+"""As built, and so that values stay at home; the weights of one-peer-exponential are 1/2 anyway."""
+RHO = 0.05
+
+
+def outputs(rates: list[float]) -> list[str]:
+    """The files that are written."""
+    return ["runs.csv", "pairs.csv", "pairs.md", *(f"curves-{rate:g}.png" for rate in rates)]
+
+
+def reproduce(
+    folder: ResultFolder,
+    settings: dict[str, Any],
+    seeds: list[int],
+    rates: list[float],
+    *,
+    resume: bool = False,
+    progress: Callable[[list[str]], Progress] = lambda names: Progress(),
+) -> list[dict[str, Any]]:
+    """Make all runs (or what is left of them) and write the files; returns the table."""
+    what = RunConfig(**settings).computes()
+    there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
+    grid = {"topology": list(TOPOLOGIES), "lr": rates, "seed": seeds}
+    runs = expand(settings, [grid], "pairs")
+    run_sweep(runs, there, progress=progress([run.name for run in there.left(runs)]))
+    folder.table("runs.csv", [_row(run, there) for run in runs])
+    table = [row for rate in rates for row in summary(runs, rate, there)]
+    folder.table("pairs.csv", table)
+    folder.text("pairs.md", markdown(table))
+    for rate in rates:
+        drawn = [run for run in runs if run.config.lr == rate and there.rows(run)]
+        curves = [{"config": vars(run.config), "rows": there.rows(run)} for run in drawn]
+        draw_learning(curves, [folder / f"curves-{rate:g}.png"])
+    return table
+
+
+def summary(runs: list[Planned], rate: float, there: SweepFolder) -> list[dict[str, Any]]:
+    """Where the topologies ended for one learning rate, the best first."""
+    ended: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in TOPOLOGIES}
+    failed = there.failed()
+    for run in runs:
+        if run.config.lr == rate and run.name not in failed:
+            ended[run.config.topology][run.config.seed] = there.rows(run)[-1]
+    table = []
+    for name, rows in ended.items():
+        if not rows:
+            continue
+        shares = {seed: 100 * row["test_accuracy"] for seed, row in rows.items()}
+        reference = {seed: 100 * row["test_accuracy"] for seed, row in ended[REFERENCE].items()}
+        gains = [shares[seed] - reference[seed] for seed in shares if seed in reference]
+        table.append(
+            {
+                "lr": rate,
+                "topology": name,
+                **properties(name, runs[0].config.nodes),
+                "seeds": len(rows),
+                "test %": round(mean(shares.values()), 2),
+                "± %": round(_spread(list(shares.values())), 2),
+                f"above {REFERENCE}": round(mean(gains), 2) if gains else "–",
+                "standard error": round(_spread(gains) / len(gains) ** 0.5, 2) if gains else "–",
+                "averaged model %": round(
+                    mean(100 * row["test_accuracy_averaged"] for row in rows.values()), 2
+                ),
+            }
+        )
+    return sorted(table, key=lambda row: -row["test %"])
+
+
+def properties(name: str, n: int) -> dict[str, Any]:
+    """What is known of a topology before training."""
+    t = topology(name, n)
+    assert isinstance(t, Sequence)
+    return {
+        "rounds": t.period,
+        f"D({RHO:g})": round(training_disagreement(t, RHO), 3),
+        "noise": round(noise_disagreement(t), 2),
+        "largest weight": str(pair_weights(t).largest),
+    }
+
+
+def _spread(values: list[float]) -> float:
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def _row(run: Planned, there: SweepFolder) -> dict[str, Any]:
+    columns = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged",
+               "test_accuracy_worst", "consensus_distance", "bytes_per_node")  # fmt: skip
+    rows = there.rows(run)
+    last = rows[-1] if rows else {}
+    return {
+        "topology": run.config.topology,
+        "lr": run.config.lr,
+        "seed": run.config.seed,
+        "failure": there.failed().get(run.name, ""),
+        **{column: last.get(column, "") for column in columns},
+    }
