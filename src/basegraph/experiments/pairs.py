@@ -42,6 +42,16 @@ def outputs(rates: list[float]) -> list[str]:
     return ["runs.csv", "pairs.csv", "pairs.md", *(f"curves-{rate:g}.png" for rate in rates)]
 
 
+def distinct(n: int) -> dict[str, list[str]]:
+    """The topologies to be trained, each with all its names for this n."""
+    rounds = {name: list(_sequence(name, n)) for name in TOPOLOGIES}
+    found: dict[str, list[str]] = {}
+    for name in TOPOLOGIES:
+        first = next((other for other in found if rounds[other] == rounds[name]), name)
+        found.setdefault(first, []).append(name)
+    return found
+
+
 def reproduce(
     folder: ResultFolder,
     settings: dict[str, Any],
@@ -54,11 +64,12 @@ def reproduce(
     """Make all runs (or what is left of them) and write the files; returns the table."""
     what = RunConfig(**settings).computes()
     there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
-    grid = {"topology": list(TOPOLOGIES), "lr": rates, "seed": seeds}
+    names = distinct(settings["nodes"])
+    grid = {"topology": list(names), "lr": rates, "seed": seeds}
     runs = expand(settings, [grid], "pairs")
     run_sweep(runs, there, progress=progress([run.name for run in there.left(runs)]))
     folder.table("runs.csv", [_row(run, there) for run in runs])
-    table = [row for rate in rates for row in summary(runs, rate, there)]
+    table = [row for rate in rates for row in summary(runs, rate, there, names)]
     folder.table("pairs.csv", table)
     folder.text("pairs.md", markdown(table))
     for rate in rates:
@@ -68,9 +79,11 @@ def reproduce(
     return table
 
 
-def summary(runs: list[Planned], rate: float, there: SweepFolder) -> list[dict[str, Any]]:
+def summary(
+    runs: list[Planned], rate: float, there: SweepFolder, names: dict[str, list[str]]
+) -> list[dict[str, Any]]:
     """Where the topologies ended for one learning rate, the best first."""
-    ended: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in TOPOLOGIES}
+    ended: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in names}
     failed = there.failed()
     for run in runs:
         if run.config.lr == rate and run.name not in failed:
@@ -85,7 +98,7 @@ def summary(runs: list[Planned], rate: float, there: SweepFolder) -> list[dict[s
         table.append(
             {
                 "lr": rate,
-                "topology": name,
+                "topology": " = ".join(names[name]),
                 **properties(name, runs[0].config.nodes),
                 "seeds": len(rows),
                 "test %": round(mean(shares.values()), 2),
@@ -102,14 +115,19 @@ def summary(runs: list[Planned], rate: float, there: SweepFolder) -> list[dict[s
 
 def properties(name: str, n: int) -> dict[str, Any]:
     """What is known of a topology before training."""
-    t = topology(name, n)
-    assert isinstance(t, Sequence)
+    t = _sequence(name, n)
     return {
         "rounds": t.period,
         f"D({RHO:g})": round(training_disagreement(t, RHO), 3),
         "noise": round(noise_disagreement(t), 2),
         "largest weight": str(pair_weights(t).largest),
     }
+
+
+def _sequence(name: str, n: int) -> Sequence:
+    t = topology(name, n)
+    assert isinstance(t, Sequence)
+    return t
 
 
 def _spread(values: list[float]) -> float:
