@@ -22,8 +22,9 @@ from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
 from basegraph.models.networks import build
 from basegraph.training import memory
 from basegraph.training.config import RunConfig
+from basegraph.training.loop import Diverged
 from basegraph.training.replica import Replica
-from basegraph.training.run import Diverged, Job, train, train_together
+from basegraph.training.run import Job, train, train_together
 from test_cli import ok, run
 
 FIXED = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
@@ -229,13 +230,13 @@ def test_packs_shrink_to_the_memory(monkeypatch, tmp_path):
 def test_running_out_of_memory_loses_nothing(monkeypatch, tmp_path):
     tried = []
 
-    def train_together_in_little_memory(jobs):
+    def train_together_in_little_memory(jobs, dataset):
         tried.append(len(jobs))
         if len(jobs) > 1:
             raise torch.OutOfMemoryError
         if jobs[0].config.seed == 2:
             raise torch.OutOfMemoryError
-        return train_together(jobs)
+        return train_together(jobs, dataset=dataset)
 
     monkeypatch.setattr(sweep, "train_together", train_together_in_little_memory)
     runs = expand(FIXED, [{"seed": [0, 1, 2]}], "test")

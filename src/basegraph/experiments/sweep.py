@@ -12,6 +12,7 @@ A sweep file is TOML: fields of a run at the top, and one or several grids of li
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import tomllib
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 
 from basegraph.data.catalog import load
+from basegraph.data.dataset import Dataset
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.files import replacing
 from basegraph.models.networks import build
@@ -32,9 +34,10 @@ from basegraph.training import checkpoint
 from basegraph.training.config import RunConfig
 from basegraph.training.engine import pick_device
 from basegraph.training.folder import RunFolder
+from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.memory import fit
 from basegraph.training.replica import OWN, Replica, make_method
-from basegraph.training.run import Diverged, Job, Watcher, train_together
+from basegraph.training.run import Job, train_together
 
 MOST = 64
 """Runs beside each other, whatever the memory: more are not quicker."""
@@ -180,10 +183,13 @@ def run_sweep(
 ) -> None:
     """Make what is left of the runs, here, in packs."""
     progress = progress or Progress()
+    data = functools.lru_cache(1)(_data)
     packs = groups(folder.left(runs), folder)
     while packs:
         pack = packs.pop(0)
-        room = min(most, _room(pack[0].config))
+        first = pack[0].config
+        dataset = data(first.dataset, first.data_dir)
+        room = min(most, _room(first, dataset))
         if len(pack) > room:
             parts = -(-len(pack) // room)
             size = -(-len(pack) // parts)
@@ -191,7 +197,7 @@ def run_sweep(
             continue
         progress.packed(len(pack))
         try:
-            _run_pack(pack, folder, progress)
+            _run_pack(pack, folder, progress, dataset)
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
             if len(pack) == 1:
@@ -212,14 +218,19 @@ def groups(runs: Iterable[Planned], folder: SweepFolder) -> list[list[Planned]]:
     return list(found.values())
 
 
-def _room(config: RunConfig) -> int:
+def _data(name: str, folder: str) -> Dataset:
+    return load(name, Path(folder) if folder else None)
+
+
+def _room(config: RunConfig, dataset: Dataset) -> int:
     """How many such runs fit here."""
-    dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
     module = build(config.model, dataset.shape, dataset.classes, config.seed)
     return fit(Replica(config, dataset, module), dataset, pick_device(config.device))
 
 
-def _run_pack(pack: list[Planned], folder: SweepFolder, progress: Progress) -> None:
+def _run_pack(
+    pack: list[Planned], folder: SweepFolder, progress: Progress, dataset: Dataset
+) -> None:
     def watcher(run: Planned) -> Watcher:
         def stepped(step: int, total: int, loss: float) -> None:
             progress.stepped(run.name, step, total)
@@ -239,4 +250,4 @@ def _run_pack(pack: list[Planned], folder: SweepFolder, progress: Progress) -> N
         path = folder.path / run.name
         there = (path / "config.toml").is_file()
         jobs.append(Job(run.config, path, there, watcher(run)))
-    train_together(jobs)
+    train_together(jobs, dataset=dataset)
