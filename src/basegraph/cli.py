@@ -70,6 +70,8 @@ def main() -> None:
     except InvalidArgument as error:
         fail(f"{FLAGS.get(error.argument, error.argument)}{str(error)[len(error.argument) :]}", 2)
     except BasegraphError as error:
+        if error.quiet:
+            sys.exit(error.exit_code)
         fail(str(error), error.exit_code)
     except MemoryError as error:
         fail(f"not enough memory: {error}", 1)
@@ -90,6 +92,10 @@ def silence() -> None:
 
 
 def fail(message: str, code: int) -> None:
-    """One line on standard error, then leave with this exit code."""
-    print(f"basegraph: error: {' '.join(message.split())}", file=sys.stderr)
+    """One line on standard error, then leave with this exit code.
+
+    Of the processes that torchrun starts on a machine, all make the same mistake: one says it.
+    """
+    if code != 2 or os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"basegraph: error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)

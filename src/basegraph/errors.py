@@ -11,6 +11,8 @@ class BasegraphError(ValueError):
 
     exit_code = 2
     """What the command line leaves with: 2 is a user's mistake."""
+    quiet = False
+    """Whether another process says it already."""
 
 
 class InvalidArgument(BasegraphError):

@@ -24,8 +24,9 @@ from basegraph.plots.learning import labels
 from basegraph.training import checkpoint, update
 from basegraph.training.config import RunConfig, field_help, read_toml
 from basegraph.training.engine import StackedEngine
+from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.replica import Replica
-from basegraph.training.run import Diverged, Watcher, train
+from basegraph.training.run import train
 from test_cli import ok, run
 
 MOMENTUM = {"dsgdm", "qg-dsgdm", "momentum-tracking", "decentlam", "allreduce-sgd"}

@@ -79,3 +79,11 @@ def build(spec: str, n: int, *, degree: int | None = None, seed: int | None = No
 def _has(name: str) -> str:
     options: Mapping[str, object] = TOPOLOGIES[name].options
     return f"; it has {', '.join(options)}" if options else ""
+
+
+def number(argument: str, text: str) -> float:
+    """A number as written."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidArgument(argument, text, "must be a number") from None

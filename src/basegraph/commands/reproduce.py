@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from basegraph.commands.arguments import Force, whole_number, whole_numbers
+from basegraph.commands.arguments import Force, number, whole_number, whole_numbers
 from basegraph.commands.output import as_json, table
-from basegraph.errors import InvalidArgument
 from basegraph.experiments import consensus as consensus_experiment
 from basegraph.experiments import illustrations as illustrations_experiment
 from basegraph.experiments import lengths as lengths_experiment
@@ -87,7 +86,7 @@ def mnist(
     from basegraph.experiments.outcomes import origins
 
     seeds = whole_numbers("--seed", seed, low=0)
-    alphas = [_number("--alpha", text) for text in alpha.split(",")]
+    alphas = [number("--alpha", text) for text in alpha.split(",")]
     settings = {
         "dataset": dataset,
         "data_dir": data_dir,
@@ -137,13 +136,13 @@ def pairs(
     from basegraph.experiments.outcomes import origins
 
     seeds = whole_numbers("--seed", seed, low=0)
-    rates = [_number("--lr", text) for text in lr.split(",")]
+    rates = [number("--lr", text) for text in lr.split(",")]
     settings = {
         "dataset": dataset,
         "data_dir": data_dir,
         "model": model,
         "nodes": whole_number("--nodes", nodes, low=2),
-        "alpha": _number("--alpha", alpha),
+        "alpha": number("--alpha", alpha),
         "epochs": whole_number("--epochs", epochs, low=1),
         "augment": augment,
         "precision": precision,
@@ -182,7 +181,7 @@ def comparison_table(
     n = whole_number("--nodes", nodes, low=2)
     size = whole_number("--parameters", parameters, high=10**15)
     constants = {
-        name: _number(f"--{name}", text)
+        name: number(f"--{name}", text)
         for name, text in (("epsilon", epsilon), ("sigma", sigma), ("zeta", zeta))
     }
     rates = table_experiment.convergence(n, **constants)
@@ -224,13 +223,6 @@ def _short(value: object) -> str:
 
 def _said(constants: dict[str, float]) -> str:
     return ", ".join(f"{name}={value:g}" for name, value in constants.items())
-
-
-def _number(argument: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise InvalidArgument(argument, text, "must be a number") from None
 
 
 def _finish(folder: ResultFolder, data: str) -> None:

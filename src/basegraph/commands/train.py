@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Callable
 from dataclasses import fields
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from basegraph.commands.arguments import number
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.training.config import RunConfig, field_help, read_toml
 
@@ -55,25 +57,54 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="continue the run in the folder")
     ] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="stacked (all nodes here) or distributed (one per process, torchrun)",
+        ),
+    ] = "stacked",
+    timeout: Annotated[
+        str, typer.Option(metavar="S", help="seconds after which a distributed node counts as lost")
+    ] = "300",
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="write TensorBoard events into the folder too")
     ] = False,
     **flags: str | None,
 ) -> None:
-    """Train n nodes on one machine over a topology, each with its own data.
+    """Train n nodes over a topology, each with its own data, on one device or one per process.
 
     Example: basegraph train --topology base:k=1 --nodes 25 --alpha 0.1 --out runs/demo
+
+    Example: torchrun --nproc-per-node 5 -m basegraph train --engine distributed --out runs/five
     """
+    if engine not in ("stacked", "distributed"):
+        raise InvalidArgument("--engine", engine, "must be stacked or distributed")
+    distributed = engine == "distributed"
+    if distributed:
+        from basegraph.training.elastic import restarted, world_size
+
+        size = world_size()
+        resume = resume or (restarted() and (out / "config.toml").is_file())
     if resume and config is None and (out / "config.toml").is_file():
         config = out / "config.toml"
     settings = {} if config is None else read_toml(config)
     settings |= {name: parsed(name, text) for name, text in flags.items() if text is not None}
+    if distributed:
+        asked = settings.get("nodes", size)
+        if asked != size and not resume:
+            raise InvalidArgument("nodes", asked, f"torchrun has started {size} processes")
+        settings["nodes"] = size
     chosen = RunConfig(**settings)
-    from basegraph.training.run import Watcher
-    from basegraph.training.run import train as start
+    if not distributed and resume and any((out / "nodes").glob("node-*.safetensors")):
+        raise InvalidArgument(
+            "--out", str(out), "is of processes that lost a node: resume with --engine distributed"
+        )
+    from basegraph.training.loop import Watcher
 
     events = _events(out) if tensorboard else None
-    with _Display() as display:
+    speaks = not distributed or os.environ["RANK"] == "0"
+    with _Display(speaks) as display:
 
         def evaluated(row: dict[str, Any]) -> None:
             display.evaluated(row)
@@ -81,12 +112,21 @@ def train(
                 for name in row.keys() - {"epoch", "step"}:
                     events.add_scalar(name, row[name], row["step"])
 
-        watcher = Watcher(display.stepped, evaluated, display.started)
-        rows = start(chosen, out, resume=resume, watcher=watcher)
+        watcher = Watcher(display.stepped, evaluated, display.started, noted=display.say)
+        if distributed:
+            from basegraph.training.elastic import train_distributed
+
+            patience = number("--timeout", timeout)
+            rows = train_distributed(chosen, out, resume=resume, watcher=watcher, timeout=patience)
+        else:
+            from basegraph.training.run import train as start
+
+            rows = start(chosen, out, resume=resume, watcher=watcher)
     if events is not None:
         events.close()
-    reached = f"test accuracy {rows[-1]['test_accuracy']:.1%}, " if rows else ""
-    print(f"done: {reached}run in {out}")
+    if speaks:
+        reached = f"test accuracy {rows[-1]['test_accuracy']:.1%}, " if rows else ""
+        print(f"done: {reached}run in {out}")
 
 
 def parsed(name: str, text: str) -> object:
@@ -103,7 +143,7 @@ def parsed(name: str, text: str) -> object:
 class _Display:
     """Progress on a terminal's standard error, a line per evaluation anywhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, speaks: bool) -> None:
         console = Console(stderr=True)
         self.bar = Progress(
             TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
@@ -111,7 +151,7 @@ class _Display:
             TextColumn("{task.fields[facts]}"),
             TimeRemainingColumn(),
             console=console,
-            disable=not console.is_terminal,
+            disable=not (speaks and console.is_terminal),
             redirect_stdout=False,
             transient=True,
         )
@@ -129,7 +169,7 @@ class _Display:
     def started(self, facts: dict[str, Any]) -> None:
         """Say what is about to be trained on."""
         damping = f", d2 damped by τ = {facts['damping']}" if "damping" in facts else ""
-        self._say(
+        self.say(
             f"{facts['samples_per_node']} samples per node, heterogeneity "
             f"{facts['heterogeneity']:.2f} (mean total-variation distance of the nodes' labels), "
             f"{facts['parameters']} parameters, {facts['device']}{damping}"
@@ -155,9 +195,10 @@ class _Display:
             f"worst node {row['test_accuracy_worst']:.1%}), consensus distance "
             f"{row['consensus_distance']:.2g}, {row['bytes_per_node'] / 1e6:.1f} MB per node"
         )
-        self._say(line)
+        self.say(line)
 
-    def _say(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line, above the bar if there is one."""
         if self.bar.disable:
             print(line, flush=True)
         else:

@@ -9,6 +9,7 @@ Shape legend: (steps, nodes, batch).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,11 +54,11 @@ class Planner:
         self.augmentations = augmentations
         self._orders: dict[tuple[int, int], IntArray] = {}
 
-    def steps(self, first: int, last: int) -> EpochPlan:
-        """The plan of steps first .. last-1."""
+    def steps(self, first: int, last: int, nodes: Sequence[int] | None = None) -> EpochPlan:
+        """The plan of steps first .. last-1, of all nodes or of some."""
         places = np.arange(first * self.batch, last * self.batch)
         shape = (last - first, self.batch)
-        nodes = range(len(self.parts))
+        nodes = range(len(self.parts)) if nodes is None else nodes
         sample = np.stack([self._samples(node, places).reshape(shape) for node in nodes], axis=1)
         if not self.augmentations:
             return EpochPlan(sample, None, None, None)

@@ -30,7 +30,7 @@ class PeerLost(BasegraphError):
 
     exit_code = 1
 
-    def __init__(self, message: str, node: int) -> None:
+    def __init__(self, message: str, node: int | None = None) -> None:
         super().__init__(message)
         self.node = node
 
@@ -119,7 +119,7 @@ class DistributedMixer:
         try:
             works = dist.batch_isend_irecv(receives + sends) if receives or sends else []
         except RuntimeError as error:
-            raise self._lost(hears[0][0] if hears else tells[0], step, error) from None
+            raise self.lost(hears[0][0] if hears else tells[0], step, error) from None
         self.traffic.messages_sent += len(tells)
         self.traffic.bytes_sent += len(tells) * sent.numel() * sent.element_size()
         return Pending(self, step, x_d, sent, inbox, works)
@@ -127,6 +127,14 @@ class DistributedMixer:
     def mix(self, x_d: Tensor, step: int, out: Tensor | None = None) -> Tensor:
         """What this node's vector becomes at a step."""
         return self.start(x_d, step).finish(out)
+
+    def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
+        """The exact average over all nodes, by all-reduce; x_d is overwritten."""
+        try:
+            dist.all_reduce(x_d, group=self.group)
+        except RuntimeError as error:
+            raise self.lost(None, step, error) from None
+        return torch.div(x_d, self.topology.n, out=out)
 
     def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A vector like this one, the same memory at every round: fresh memory is slow."""
@@ -136,12 +144,14 @@ class DistributedMixer:
             found = self._buffers[key] = torch.empty_like(like, dtype=dtype)
         return found[: like.numel()]
 
-    def _lost(self, node: int, step: int, error: Exception) -> PeerLost:
+    def lost(self, node: int | None, step: int, error: Exception) -> PeerLost:
+        """What to say when a node, this one or any, did not answer."""
         period = self.topology.period
         place = "" if period is None else f" (round {step % period} of {period})"
         reason = " ".join(str(error).split())[:160]
+        who = "a node" if node is None else f"node {node}"
         return PeerLost(
-            f"node {self.node}: node {node} did not answer at step {step}{place} within "
+            f"node {self.node}: {who} did not answer at step {step}{place} within "
             f"{self.timeout:g} s: {reason}",
             node,
         )
@@ -202,7 +212,7 @@ class Pending:
             if not work.wait(timedelta(seconds=self.mixer.timeout)):
                 raise RuntimeError("timed out")
         except RuntimeError as error:
-            raise self.mixer._lost(peer, self.step, error) from None
+            raise self.mixer.lost(peer, self.step, error) from None
 
     def _refuse_nonfinite(self) -> None:
         hears, _ = self.mixer.neighbours(self.step)

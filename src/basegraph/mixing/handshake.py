@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from basegraph.errors import BasegraphError
 
+T = TypeVar("T")
 DIGEST = 16
 """Bytes of a fact's digest."""
 
@@ -37,6 +39,38 @@ def require_alike(facts: dict[str, object], group: Any, device: torch.device) ->
                 if node == dist.get_rank(group) and name in whole:
                     own = f"; here it is {str(whole[name])[:80]}"
                 raise BasegraphError(f"node {node} differs from node 0 in {name!r}{own}")
+
+
+class Refused(BasegraphError):
+    """A node could not be set up; node 0 says so for all."""
+
+
+def together(work: Callable[[], T], group: Any, device: torch.device) -> T:
+    """Do something at every node; if it fails at one, all are refused."""
+    done: list[T] = []
+    problem = ""
+    try:
+        done.append(work())
+    except (BasegraphError, OSError) as error:
+        problem = str(error) or type(error).__name__
+    everyone = texts_of_all(problem, group, device)
+    for node, said in enumerate(everyone):
+        if said:
+            refused = Refused(said if node == 0 else f"node {node}: {said}")
+            refused.quiet = dist.get_rank(group) != 0
+            raise refused
+    return done[0]
+
+
+def texts_of_all(text: str, group: Any, device: torch.device) -> list[str]:
+    """What every node has to say, by node."""
+    own = text.encode()
+    counts = [int(c) for c in _gathered(torch.tensor([len(own)], device=device), group)]
+    padded = bytearray(own.ljust(max(1, *counts), b"\0"))
+    rows = _gathered(torch.frombuffer(padded, dtype=torch.uint8).to(device), group)
+    return [
+        bytes(row.cpu().tolist())[:count].decode() for row, count in zip(rows, counts, strict=True)
+    ]
 
 
 def _gathered(tensor: torch.Tensor, group: Any) -> list[torch.Tensor]:

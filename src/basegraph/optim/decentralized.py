@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm
-from basegraph.algorithms.method import where_it_stands
+from basegraph.algorithms.method import Method, where_it_stands
 from basegraph.algorithms.split_step import Block, SplitStep
-from basegraph.algorithms.stability import communicates, require_stable
+from basegraph.algorithms.stability import communicates, largest_stable_damping, require_stable
 from basegraph.errors import InvalidArgument
 from basegraph.optim.node import Node, NodeOptimizer, parameters_of
 from basegraph.topology.sequence import Topology
@@ -29,23 +29,26 @@ SMALL = 2**12
 class DecentralizedOptimizer(NodeOptimizer):
     """A decentralized method as a torch optimizer, one node per process.
 
-    `algorithm` is a name of the catalogue, with its options `momentum`, `nesterov`, `damping`.
+    `algorithm` is a name of the catalogue, with its options `momentum`, `nesterov` and `damping`
+    (a number, or "auto": the largest stable on the topology), or a method made before.
     Parameters are broadcast from node 0. `order="combine-then-adapt"` (dsgd, dsgdm) exchanges x
     behind the next forward and backward pass. `wire` is the type of what is sent, `timeout` the
     seconds after which a neighbour counts as lost, `group` the process group whose ranks are the
     nodes. A node whose gradients overflow under a GradScaler takes part with a zero gradient.
+    With a folder as `checkpoint`, a node that loses a neighbour saves its model there, and nodes
+    that find such files, however many they are, begin from the survivors' average.
     """
 
     def __init__(
         self,
         params: Any,
-        algorithm: str = "dsgdm",
+        algorithm: str | Method = "dsgdm",
         *,
         lr: float,
         topology: str | Topology = "base:k=1",
         momentum: float | None = None,
         nesterov: bool | None = None,
-        damping: float | None = None,
+        damping: float | str | None = None,
         weight_decay: float = 0.0,
         local_steps: int = 1,
         order: str = "adapt-then-combine",
@@ -54,14 +57,17 @@ class DecentralizedOptimizer(NodeOptimizer):
         wire: torch.dtype | None = None,
         refuse_nonfinite: bool = False,
         allow_unstable: bool = False,
+        checkpoint: str | Path | None = None,
     ) -> None:
         for name, value in (("lr", lr), ("weight_decay", weight_decay)):
             if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
                 raise InvalidArgument(name, value, "must be a number ≥ 0")
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "gossip_step": 0})
         given = {"momentum": momentum, "nesterov": nesterov, "damping": damping}
-        options = {name: value for name, value in given.items() if value is not None}
-        self.method = _method(algorithm, options)
+        options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
+        self.method = _method(
+            algorithm, {**options, **({"damping": 1.0} if damping == "auto" else {})}
+        )
         if order == "combine-then-adapt" and self.method.name not in EITHER_ORDER:
             raise InvalidArgument(
                 "order", order, f"is for {' and '.join(EITHER_ORDER)}, not {self.method.name}"
@@ -75,11 +81,20 @@ class DecentralizedOptimizer(NodeOptimizer):
             timeout=timeout,
             wire=wire,
             refuse_nonfinite=refuse_nonfinite,
+            checkpoint=checkpoint,
         )
+        if damping == "auto":
+            options["damping"] = largest_stable_damping(self._node.topology, local_steps)
+            self.method = _method(algorithm, options)
         if not allow_unstable:
             require_stable(self.method, self._node.topology, local_steps)
-        settings = {"algorithm": algorithm, **options, "local_steps": local_steps, "order": order}
-        self._node.same_everywhere(settings)
+        settings = {
+            "algorithm": self.method.name,
+            **options,
+            "local_steps": local_steps,
+            "order": order,
+        }
+        self._begin_at(self._node.same_everywhere(settings))
         x_d = self._node.x_d
         moves_elsewhere = self.method.gradient_point is not where_it_stands
         self._x = x_d.clone() if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
@@ -95,22 +110,52 @@ class DecentralizedOptimizer(NodeOptimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        step = self.param_groups[0]["gossip_step"]
-        node, blocks = self._node, self._blocks()
-        exchange = None
-        if node.order == "combine-then-adapt":
-            node.combine(step)
-        elif communicates(step, node.local_steps):
-            exchange = self._average if self.method.centralized else partial(node.mix, step=step)
-        self._follow()
-        self._state = self._split(self._x, self._state, blocks, exchange)
+        step, node = self.gossip_step, self._node
+        with node.rescued(step):
+            blocks = self._blocks()
+            exchange = None
+            if node.order == "combine-then-adapt":
+                node.combine(step)
+            elif communicates(step, node.local_steps):
+                centralized = self.method.centralized
+                exchange = partial(node.average if centralized else node.mix, step=step)
+            self._follow()
+            self._state = self._split(self._x, self._state, blocks, exchange)
         if self._x is not node.x_d:
             node.x_d.copy_(self.method.gradient_point(self._x, self._state))
-        for group in self.param_groups:
-            group["gossip_step"] = step + 1
+        self._begin_at(step + 1)
         if node.order == "combine-then-adapt":
             node.begin(step + 1)
         return loss
+
+    @property
+    def gossip_step(self) -> int:
+        """Steps made so far; after a fault it goes on where the survivors stopped."""
+        return int(self.param_groups[0]["gossip_step"])
+
+    @property
+    def model(self) -> Tensor:
+        """All parameters in one vector, of which the module's are views."""
+        return self._node.x_d
+
+    def _begin_at(self, step: int) -> None:
+        for group in self.param_groups:
+            group["gossip_step"] = step
+
+    def vectors(self) -> dict[str, Tensor]:
+        """x and the method's state, by the names they have in the checkpoint of a run."""
+        named = {f"state.{name}": part for name, part in self._state._asdict().items()}
+        return {"x": self._x, **named}
+
+    @torch.no_grad()
+    def restore(self, vectors: dict[str, Tensor], step: int) -> None:
+        """Continue from what `vectors` gave after so many steps."""
+        self._node.give_up_exchange()
+        for name, mine in self.vectors().items():
+            mine.copy_(vectors[name])
+        if self._x is not self._node.x_d:
+            self._node.x_d.copy_(self.method.gradient_point(self._x, self._state))
+        self._begin_at(step)
 
     def state_dict(self) -> dict[str, Any]:
         """Learning rates, states and which gossip step comes next."""
@@ -134,10 +179,6 @@ class DecentralizedOptimizer(NodeOptimizer):
         """
         if self._x is not self._node.x_d:
             self._x += self._node.x_d - self.method.gradient_point(self._x, self._state)
-
-    def _average(self, outbox: Tensor, out: Tensor) -> Tensor:
-        dist.all_reduce(outbox, group=self._node.group)
-        return torch.div(outbox, self._node.topology.n, out=out)
 
     def _parts(self, whole: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter with its part of a flat vector, or with all of what is not per one."""
@@ -205,7 +246,11 @@ class DecentralizedOptimizer(NodeOptimizer):
                 self.state[p][name] = view
 
 
-def _method(name: str, options: dict[str, Any]) -> Any:
+def _method(name: str | Method, options: dict[str, Any]) -> Method:
+    if isinstance(name, Method):
+        for option, value in options.items():
+            raise InvalidArgument(option, value, f"is bound in the method {name.name} already")
+        return name
     if name not in ALGORITHMS:
         return algorithm(name)  # which refuses it
     for option, value in options.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,7 +17,9 @@ from basegraph.topology.sequence import Topology
 class Gossip(NodeOptimizer):
     """Any torch optimizer, and gossip of the parameters after each of its steps.
 
-    The optimizer's own state (AdamW's moments, say) stays at home.
+    The optimizer's own state (AdamW's moments, say) stays at home. With a folder as `checkpoint`, a
+    node that loses a neighbour saves its model there (after the optimizer's step, before the
+    exchange), and nodes that find such files, however many, begin from the survivors' average.
     """
 
     def __init__(
@@ -30,13 +33,13 @@ class Gossip(NodeOptimizer):
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
         refuse_nonfinite: bool = False,
+        checkpoint: str | Path | None = None,
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InvalidArgument("optimizer", optimizer, "must be a torch.optim.Optimizer")
         self.optimizer = optimizer
         super().__init__(parameters_of(optimizer), {})
         self.param_groups = optimizer.param_groups
-        self.gossip_step = 0
         self._node = Node(
             parameters_of(optimizer),
             topology,
@@ -46,15 +49,22 @@ class Gossip(NodeOptimizer):
             timeout=timeout,
             wire=wire,
             refuse_nonfinite=refuse_nonfinite,
+            checkpoint=checkpoint,
         )
-        self._node.same_everywhere(
+        self.gossip_step = self._node.same_everywhere(
             {"optimizer": type(optimizer).__name__, "local_steps": local_steps, "order": order}
         )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The optimizer's step, then an exchange."""
-        node, step = self._node, self.gossip_step
+        with self._node.rescued(self.gossip_step):
+            loss = self._step(closure, self.gossip_step)
+        self.gossip_step += 1
+        return loss
+
+    def _step(self, closure: Callable[[], Any] | None, step: int) -> Any:
+        node = self._node
         if node.order == "combine-then-adapt":
             before = node.x_d.clone()
             node.combine(step)
@@ -67,7 +77,6 @@ class Gossip(NodeOptimizer):
             loss = self._adapt(closure)
             if communicates(step, node.local_steps):
                 node.mix(node.x_d, node.x_d, step)
-        self.gossip_step = step + 1
         return loss
 
     def _adapt(self, closure: Callable[[], Any] | None) -> Any:

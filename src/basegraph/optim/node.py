@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,12 +16,16 @@ from torch import Tensor
 
 from basegraph.algorithms.stability import communicates, round_index
 from basegraph.errors import BasegraphError, InvalidArgument, NotFiniteTime
-from basegraph.mixing.distributed import DistributedMixer, Pending, Traffic
+from basegraph.files import writable
+from basegraph.mixing.distributed import DistributedMixer, NotFinite, PeerLost, Pending, Traffic
 from basegraph.mixing.handshake import require_alike
+from basegraph.optim import survivors
+from basegraph.optim.told import Told
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
 from basegraph.topology.sequence import Topology
 
+LOG = logging.getLogger("basegraph")
 ORDERS = ("adapt-then-combine", "combine-then-adapt")
 
 
@@ -37,6 +43,7 @@ class Node:
         timeout: float,
         wire: torch.dtype | None,
         refuse_nonfinite: bool,
+        checkpoint: str | Path | None,
     ) -> None:
         _join(group)
         if order not in ORDERS:
@@ -52,9 +59,14 @@ class Node:
         self.parameters = parameters
         self.x_d = _flatten(parameters)
         self.pending: Pending | None = None
+        self.checkpoint = None if checkpoint is None else _folder(checkpoint)
+        self._told = None if checkpoint is None else Told()
 
-    def same_everywhere(self, facts: dict[str, object]) -> None:
-        """Refuse nodes that are set up differently, then begin where node 0 is."""
+    def same_everywhere(self, facts: dict[str, object]) -> int:
+        """Refuse nodes that are set up differently, then begin where node 0 is.
+
+        Or, after a fault, where the survivors are in the mean; returns the steps made until then.
+        """
         shapes = [tuple(p.shape) for p in self.parameters]
         require_alike(
             {
@@ -68,6 +80,35 @@ class Node:
         )
         first = 0 if self.group is None else dist.get_global_rank(self.group, 0)
         dist.broadcast(self.x_d, src=first, group=self.group)
+        again = (
+            survivors.restart(self.checkpoint, self.x_d, self.group) if self.checkpoint else None
+        )
+        if again is None or self.checkpoint is None:
+            return 0
+        self.x_d.copy_(again.x_d)
+        survivors.set_aside(self.checkpoint)
+        if self.mixer.node == 0:
+            LOG.warning("%s; %s for n=%d", again, self.topology.spec, self.topology.n)
+        return again.step
+
+    @contextmanager
+    def rescued(self, step: int) -> Iterator[None]:
+        """A step, of which nothing has moved if a neighbour is lost: then this node is saved."""
+        if self._told is not None and self._told.long_ago:
+            LOG.warning("node %d: stopped by SIGTERM; %s", self.mixer.node, self._save(step))
+            raise SystemExit(self._told.exit_code)
+        try:
+            yield
+        except (PeerLost, NotFinite) as error:
+            if self.checkpoint is not None:
+                error.args = (f"{error}; {self._save(step)}",)
+            raise
+
+    def _save(self, step: int) -> str:
+        assert self.checkpoint is not None
+        facts = {"n": self.topology.n, "step": step}
+        path = survivors.save(self.checkpoint, self.mixer.node, {"x": self.x_d}, facts)
+        return f"its model after {step} steps is in {path}"
 
     def begin(self, step: int) -> None:
         """Start to exchange x for this step, behind whatever is computed next."""
@@ -85,6 +126,10 @@ class Node:
     def mix(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
         """Exchange now."""
         return self.mixer.mix(x_d, round_index(step, self.local_steps), out=out)
+
+    def average(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
+        """All nodes' average, now."""
+        return self.mixer.average(x_d, step, out)
 
     def give_up_exchange(self) -> None:
         """Wait for an exchange behind the computation, and leave its outcome unused."""
@@ -112,6 +157,11 @@ class NodeOptimizer(torch.optim.Optimizer):
 
     _step_supports_amp_scaling = True
     _node: Node
+
+    @property
+    def mixer(self) -> DistributedMixer:
+        """The way to the neighbours."""
+        return self._node.mixer
 
     @property
     def traffic(self) -> Traffic:
@@ -146,6 +196,18 @@ class NodeOptimizer(torch.optim.Optimizer):
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     """All parameters, group by group."""
     return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _folder(path: str | Path) -> Path:
+    """A folder that can be written to."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidArgument("checkpoint", str(path), f"cannot be made: {reason}") from None
+    writable("checkpoint", folder / "node.safetensors", force=True)
+    return folder
 
 
 def _flatten(parameters: list[Tensor]) -> Tensor:

@@ -23,13 +23,18 @@ from basegraph.models.flat import aligned
 from basegraph.models.gradients import Gradients, gradients_of, products_in
 from basegraph.training.ahead import Ahead
 from basegraph.training.captured import CapturedStep, Compiled, Tables
-from basegraph.training.evaluate import Accuracy, Outputs, accuracy, one_by_one
+from basegraph.training.evaluate import Accuracy, Outputs, accuracy, consensus_distance, one_by_one
 from basegraph.training.replica import Replica
 from basegraph.training.update import in_blocks, update
+
+PENDING = 50
+"""Steps whose losses a GPU may keep to itself, so as not to be waited for."""
 
 
 class StackedEngine:
     """Holds the nodes' models and the data on a device and makes steps."""
+
+    alone = True
 
     def __init__(self, dataset: Dataset, replicas: Sequence[Replica]) -> None:
         first = replicas[0]
@@ -42,6 +47,7 @@ class StackedEngine:
         self.nodes = first.config.nodes
         self.method = first.method
         self.device = pick_device(self.config.device)
+        self.patience = 1 if self.device.type == "cpu" else PENDING
         self.steps_per_epoch, self.total_steps = first.steps_per_epoch, first.total_steps
         first.model.module.to(self.device)
         self.model = first.model
@@ -112,6 +118,11 @@ class StackedEngine:
         found = torch.stack(self._losses).cpu() if self._losses else torch.empty(0, len(self.x_nd))
         self._losses = []
         return found
+
+    @staticmethod
+    def heed(told: list[int]) -> list[int]:
+        """The signals to be obeyed now: all."""
+        return told
 
     def _samples(self, planned: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         samples = gather(self.images, **planned, mean=self.mean, std=self.std)
@@ -270,6 +281,18 @@ class StackedEngine:
                 for name, (images, labels) in sets.items()
                 if len(labels)
             }
+
+    def consensus_distance(self, replica: int = 0) -> float:
+        """(1/n) Σ_i |x_i - mean|²."""
+        return consensus_distance(self.x_nd[self.rows(replica)])
+
+    def not_finite(self, replica: int = 0) -> tuple[str, int] | None:
+        """What is no number any more, and at which node."""
+        for name, tensor in self.tensors(replica).items():
+            good = torch.isfinite(tensor).all(dim=1)
+            if not good.all():
+                return name, int(torch.argmin(good.int()))
+        return None
 
     def _evaluator(self) -> Outputs:
         """All models' outputs for the same samples, by the quickest way there is."""

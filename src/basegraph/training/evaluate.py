@@ -33,27 +33,33 @@ def one_by_one(model: FlatModel) -> Outputs:
     return lambda models, samples: torch.stack([model.forward(x_d, samples) for x_d in models])
 
 
-@torch.no_grad()
 def accuracy(
     outputs: Outputs, x_nd: Tensor, images: Tensor, labels: Tensor, mean: Tensor, std: Tensor
 ) -> Accuracy:
-    """Evaluate every node and the averaged model on the same images (N, C, H, W).
+    """Evaluate every node and the averaged model on the same images (N, C, H, W)."""
+    models = torch.cat([x_nd, x_nd.mean(dim=0, keepdim=True)])
+    shares = correct(outputs, models, images, labels, mean, std).cpu().double() / len(labels)
+    nodes = shares[:-1]
+    return Accuracy(float(nodes.mean()), float(shares[-1]), float(nodes.min()))
+
+
+@torch.no_grad()
+def correct(
+    outputs: Outputs, models: Tensor, images: Tensor, labels: Tensor, mean: Tensor, std: Tensor
+) -> Tensor:
+    """How many answers of each model are right.
 
     All chunks are equally large, so that they are one shape for a compiler: the last one begins
     earlier, and what was counted before is not counted again.
     """
-    models = torch.cat([x_nd, x_nd.mean(dim=0, keepdim=True)])
     chunk = min(len(labels), max(1, CHUNK // len(models)))
-    correct = torch.zeros(len(models), dtype=torch.int64, device=x_nd.device)
-    for first in range(0, len(labels), chunk):
+    total = torch.zeros(len(models), dtype=torch.int64, device=models.device)
+    for first in range(0, len(labels), max(chunk, 1)):
         begin = min(first, len(labels) - chunk)
         places = torch.arange(begin, begin + chunk, device=images.device)
         found = outputs(models, gather(images, places, mean, std)).argmax(dim=2)
-        right = (found == labels[places]) & (places >= first)
-        correct += right.sum(dim=1)
-    shares = correct.cpu().double() / len(labels)
-    nodes = shares[:-1]
-    return Accuracy(float(nodes.mean()), float(shares[-1]), float(nodes.min()))
+        total += ((found == labels[places]) & (places >= first)).sum(dim=1)
+    return total
 
 
 def consensus_distance(x_nd: Tensor) -> float:

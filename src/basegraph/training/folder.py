@@ -10,10 +10,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.files import replacing, writable
 from basegraph.provenance import provenance
+from basegraph.training import checkpoint
 from basegraph.training.config import RunConfig
 
 
@@ -22,11 +25,18 @@ class RunFolder:
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self.path = path
+        self.resume = resume
         self.config = path / "config.toml"
         self.metrics = path / "metrics.jsonl"
         self.checkpoint = path / "checkpoint.safetensors"
         self.provenance = path / "provenance.json"
-        if resume:
+        self.nodes = path / "nodes"  # what survivors have saved
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse a folder that has no run to resume, has one already, or cannot be written to."""
+        path = self.path
+        if self.resume:
             if not self.config.is_file():
                 raise InvalidArgument("--out", str(path), "holds no run to resume")
             return
@@ -56,6 +66,20 @@ class RunFolder:
         self._write(self.metrics, "")
         self._write(self.config, config.to_toml())
 
+    def restart(self, config: RunConfig, what: dict[str, Any]) -> None:
+        """Go on with another number of nodes; restarts.jsonl remembers."""
+        self._append(self.path / "restarts.jsonl", what)
+        self._write(self.config, config.to_toml())
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The checkpoint of the run that is to be continued, if it has got that far."""
+        there = self.resume and self.checkpoint.is_file()
+        return checkpoint.load(self.checkpoint) if there else None
+
+    def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Write a checkpoint."""
+        checkpoint.save(self.checkpoint, tensors, facts)
+
     def rows(self) -> list[dict[str, Any]]:
         """What metrics.jsonl holds; a last line that was cut off by a kill is passed over."""
         if not self.metrics.is_file():
@@ -76,7 +100,11 @@ class RunFolder:
 
     def append(self, row: dict[str, Any]) -> None:
         """Add a row to metrics.jsonl."""
-        with open(self.metrics, "a", encoding="utf-8") as file:
+        self._append(self.metrics, row)
+
+    @staticmethod
+    def _append(path: Path, row: dict[str, Any]) -> None:
+        with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())

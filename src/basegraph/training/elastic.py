@@ -1,0 +1,218 @@
+"""A run with one node per process: node 0 writes its folder, and it survives the loss of nodes.
+
+When a node is lost, each survivor saves its model in the folder `nodes` of the run. Whoever resumes
+the run, with any number of nodes, begins from the survivors' average: the topology is built and the
+data are split for the new number, and the run goes on at the same epoch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from basegraph.data.catalog import load
+from basegraph.data.dataset import Dataset
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.mixing.distributed import PeerLost
+from basegraph.mixing.handshake import texts_of_all, together
+from basegraph.models.networks import build
+from basegraph.optim import survivors
+from basegraph.optim.survivors import Restart
+from basegraph.training.config import RunConfig
+from basegraph.training.distributed import DistributedEngine
+from basegraph.training.engine import pick_device
+from basegraph.training.folder import RunFolder
+from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
+from basegraph.training.replica import Replica
+
+
+def world_size() -> int:
+    """How many processes torchrun has started; refused where it has not."""
+    if "WORLD_SIZE" not in os.environ or "RANK" not in os.environ:
+        raise InvalidArgument(
+            "--engine",
+            "distributed",
+            "start it with torchrun, for example torchrun --nproc-per-node 5 -m basegraph train",
+        )
+    return int(os.environ["WORLD_SIZE"])
+
+
+def restarted() -> bool:
+    """Whether torchrun has started the nodes again after a fault."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def train_distributed(
+    config: RunConfig,
+    out: Path,
+    *,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    timeout: float = 300.0,
+) -> Rows:
+    """Run or resume a run as one of its nodes; node 0 returns the rows of metrics.jsonl."""
+    n = world_size()
+    config = replace(config, nodes=n)
+    device = _device(config)
+    if not timeout > 0:
+        raise InvalidArgument("--timeout", timeout, "must be a number of seconds above 0")
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+    node = dist.get_rank()
+
+    def prepare() -> tuple[Dataset, Replica, RunFolder]:
+        folder = RunFolder(out, resume=resume) if node == 0 else FolderElsewhere(out, resume=resume)
+        dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
+        module = build(config.model, dataset.shape, dataset.classes, config.seed)
+        return dataset, Replica(config, dataset, module), folder
+
+    try:
+        dataset, replica, folder = together(prepare, None, device)
+        engine = DistributedEngine(dataset, replica, device, timeout)
+        run = ElasticRun(folder, engine, (watcher if node == 0 else None) or Watcher())
+        run.begin(dataset)
+        with told_to_stop() as told:
+            try:
+                (found,) = Loop(engine, [run]).run(told)
+            except PeerLost as error:
+                raise run.rescued(error) from None
+        if isinstance(found, Diverged):
+            found.quiet = node != 0
+            raise found
+        return found
+    except BasegraphError as error:
+        error.quiet = error.quiet or (node != 0 and not isinstance(error, PeerLost))
+        raise
+    finally:
+        dist.destroy_process_group()
+
+
+class FolderElsewhere(RunFolder):
+    """The run's folder as nodes other than 0 have it: nothing is written."""
+
+    def _check(self) -> None:
+        """Node 0 does it."""
+
+    def clear_leftovers(self) -> None:
+        """Node 0 does it."""
+
+    def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
+        """Node 0 does it."""
+
+    def load(self) -> None:
+        """Node 0 has it."""
+
+    def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+        """Node 0 does it."""
+
+    def rows(self) -> Rows:
+        """Node 0 has them."""
+        return []
+
+    def keep(self, rows: Rows) -> None:
+        """Node 0 does it."""
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Node 0 does it."""
+
+    def restart(self, config: RunConfig, what: dict[str, Any]) -> None:
+        """Node 0 does it."""
+
+
+class ElasticRun(Run):
+    """A run of which this process is a node."""
+
+    engine: DistributedEngine
+
+    def begin(self, dataset: Dataset) -> None:
+        """Start the folder, continue from its checkpoint, or begin again after a fault."""
+        engine, folder = self.engine, self.folder
+        folder.clear_leftovers()
+        saved = folder.load()
+        again = survivors.restart(folder.nodes, engine.x_d, None)
+        facts = self._told_by_node_0(saved[1] if saved else {})
+        if again is None and facts and facts["config"]["nodes"] != engine.n:
+            again = self._average_of(saved[0] if saved else {}, facts)
+        if again is not None:
+            self._begin_again(again)
+        elif facts:
+            self._continue(saved[0] if saved else {}, facts)
+        else:
+            folder.start(self.config, dataset, engine.facts())
+        self.watcher.started(engine.facts())
+
+    def rescued(self, error: PeerLost) -> PeerLost:
+        """Save this node's model after the last completed step, and say where."""
+        engine = self.engine
+        facts = {
+            "n": engine.n,
+            "step": engine.step,
+            "epochs": engine.step / engine.steps_per_epoch,
+            "config": self.config.computes(),
+            "fingerprint": self.fingerprint,
+        }
+        path = survivors.save(self.folder.nodes, engine.node, {"x": engine.x_d}, facts)
+        where = f"its model after {engine.step} steps is in {path}, --resume continues"
+        return PeerLost(f"{error}; {where}", error.node)
+
+    def _told_by_node_0(self, facts: dict[str, Any]) -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(
+            texts_of_all(json.dumps(facts), None, self.engine.device)[0]
+        )
+        return told
+
+    def _average_of(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Restart:
+        """The average of a checkpoint's nodes, of which there is another number now."""
+        engine, before = self.engine, facts["config"]["nodes"]
+        x_d = torch.empty_like(engine.x_d)
+        if tensors:
+            kind = type(engine.replicas[0].method.init(engine.x_d[None]))
+            state = kind(*(tensors[f"state.{name}"] for name in kind._fields))
+            models = engine.replicas[0].method.gradient_point(tensors["x"], state)
+            x_d.copy_(models.double().mean(dim=0))
+        dist.broadcast(x_d, src=0)
+        epochs = facts["step"] / facts["steps_per_epoch"]
+        return Restart(x_d, facts["step"], list(range(before)), before, {**facts, "epochs": epochs})
+
+    def _begin_again(self, again: Restart) -> None:
+        engine, folder = self.engine, self.folder
+        there = {**again.facts["config"], "nodes": engine.n}
+        self._require_same({**again.facts, "config": there})
+        epochs = again.facts["epochs"]
+        engine.begin_again(again.x_d, int(epochs * engine.steps_per_epoch))
+        self.rows = [row for row in folder.rows() if row["epoch"] <= epochs]
+        folder.keep(self.rows)
+        folder.restart(
+            self.config,
+            {
+                "epoch": round(epochs, 3),
+                "survivors": again.survivors,
+                "nodes_before": again.before,
+                "nodes": engine.n,
+            },
+        )
+        self.save()
+        survivors.set_aside(folder.nodes)
+        self.watcher.noted(
+            f"{again}, at epoch {epochs:.2f}, with a fresh state of {self.config.algorithm}; now "
+            f"{engine.n} nodes: {self.config.topology} and the data split are for n={engine.n}"
+        )
+
+
+def _device(config: RunConfig) -> torch.device:
+    """A GPU of its own for every process of a machine, where GPUs are asked for or there."""
+    name = config.device
+    if name == "cuda" or (name == "auto" and torch.cuda.is_available()):
+        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+    device = pick_device(name)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return device
