@@ -110,7 +110,7 @@ def _convolution(layer: nn.Conv2d, own: Parameters, x_ncbhw: Tensor, precision: 
     weight = own["weight"].to(x.dtype)
     on_gpu = kernels.AVAILABLE and x.is_cuda
     if on_gpu and (sh, sw) == (1, 1) and layer.weight.numel() <= kernels.SMALL:
-        return _with_bias(kernels.small_convolution(x, weight, precision), own)
+        return kernels.small_convolution(x, weight, precision, own.get("bias"))
     columns = kernels.columns(x, kh, kw, sh) if on_gpu and sh == sw else _taps(x, kh, kw, sh, sw)
     y = torch.bmm(weight.flatten(2), columns.flatten(3).flatten(1, 2))
     return _with_bias(y.view(*y.shape[:2], *columns.shape[3:]), own)
