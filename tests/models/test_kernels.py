@@ -6,6 +6,7 @@ import os
 
 import pytest
 import torch
+from torch.nn import functional
 
 from basegraph.models import kernels
 from basegraph.models.stacked import _taps
@@ -26,25 +27,28 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
         (3, 6, 16, 2, 9, 9, 5),
         (2, 3, 20, 3, 8, 8, 3),
         (2, 3, 5, 1, 7, 5, 1),
+        (2, 4, 40, 2, 6, 7, 3),
+        (1, 8, 3, 40, 5, 9, 2),
     ],
 )
 def test_small_convolution_and_its_gradients(n, c, o, b, h, w, k):
     draws = torch.Generator().manual_seed(0)
     x = torch.randn(n, c, b, h, w, generator=draws).to(DEVICE).requires_grad_()
     weight = torch.randn(n, o, c, k, k, generator=draws).to(DEVICE).requires_grad_()
-    y = kernels.small_convolution(x, weight, "float32")
+    bias = torch.randn(n, o, generator=draws).to(DEVICE).requires_grad_()
+    y = kernels.small_convolution(x, weight, "float32", bias)
     truth = torch.stack(
         [
-            torch.nn.functional.conv2d(x[i].transpose(0, 1).double(), weight[i].double())
-            for i in range(n)
+            functional.conv2d(a.transpose(0, 1).double(), w.double(), b.double())
+            for a, w, b in zip(x, weight, bias, strict=True)
         ]
     ).transpose(1, 2)
     assert (y - truth).norm() < 1e-6 * truth.norm()
     slope = torch.randn(y.shape, generator=draws).to(DEVICE)
-    mine = torch.autograd.grad(y, (x, weight), slope)
-    reference = torch.autograd.grad(truth, (x, weight), slope.double())
-    for a, e in zip(mine, reference, strict=True):
-        assert (a - e).norm() < 1e-6 * e.norm()
+    mine = torch.autograd.grad(y, (x, weight, bias), slope)
+    reference = torch.autograd.grad(truth, (x, weight, bias), slope.double())
+    for found, true in zip(mine, reference, strict=True):
+        assert (found - true).norm() < 1e-6 * true.norm()
 
 
 @needs_triton

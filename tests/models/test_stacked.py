@@ -44,6 +44,21 @@ def both_ways(module, shape, classes, nodes=3, batch=4):
     return found
 
 
+class TakenTwice(nn.Module):
+    """Normalisation, ReLU and pooling in a row, of which a second layer takes the middle."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(1, 2)
+        self.small, self.large = nn.MaxPool2d(2), nn.MaxPool2d(3, 2, padding=1)
+        self.last = nn.Linear(2 * 2 * 2, 5)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(x))
+        x = self.small(x) + self.large(x)
+        return self.last(torch.flatten(x, 1))
+
+
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_every_model(name):
     (losses, gradients), (expected, reference) = both_ways(
@@ -55,6 +70,14 @@ def test_every_model(name):
 
 def test_a_network_of_ones_own():
     (losses, gradients), (expected, reference) = both_ways(OwnWay(), (2, 7, 7), 5)
+    assert torch.allclose(losses, expected, rtol=1e-12)
+    assert (gradients - reference).norm() < 1e-12 * reference.norm()
+
+
+def test_norm_relu_and_pooling_are_one_step_unless_a_part_is_taken_elsewhere():
+    assert len(StackedNetwork(build("lenet", (1, 28, 28), 10, seed=0)).steps) == 14 - 2 * 2
+    assert len(StackedNetwork(TakenTwice()).steps) == 7
+    (losses, gradients), (expected, reference) = both_ways(TakenTwice(), (2, 4, 4), 5)
     assert torch.allclose(losses, expected, rtol=1e-12)
     assert (gradients - reference).norm() < 1e-12 * reference.norm()
 

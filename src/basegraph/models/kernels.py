@@ -2,7 +2,8 @@
 
 `columns` writes out the shifted copies of an image that a filter meets, for one matrix product. A
 convolution with few channels does so little arithmetic that writing them out would cost more than
-everything else: `small_convolution` reads the image where it lies.
+everything else: `small_convolution` reads the image where it lies. In its blocks pixels come before
+taps: Triton then gives neighbouring pixels, not neighbouring taps, to neighbouring threads.
 
 Triton comes with torch for GPUs; without it `AVAILABLE` is false.
 
@@ -62,67 +63,117 @@ if AVAILABLE:
                 tl.store(y + (i * KW + j) * pixels + place, value, mask=place < pixels)
 
     @triton.jit
+    def _window(
+        place, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr
+    ):
+        """Where in a channel's images the window of an output pixel begins."""
+        row = place // (WIDTH - KW + 1)
+        sample = row // (HEIGHT - KH + 1)
+        return (sample * HEIGHT + row % (HEIGHT - KH + 1)) * WIDTH + place % (WIDTH - KW + 1)
+
+    @triton.jit
     def _correlate_kernel(
-        x, w, y, samples, height, width, out_height, out_width,
-        CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, PADDED: tl.constexpr, KH: tl.constexpr,
-        KW: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+        x, w, bias, y, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+        CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+        PADDED: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
     ):  # fmt: skip
-        """y[o, p] = Σ w[o, c, i, j] x[c, p moved by (i, j)], one node and some pixels."""
+        """y[o, p] = bias[o] + Σ w[o, c, i, j] x[c, p moved by (i, j)], one node and some pixels."""
         node = tl.program_id(1).to(tl.int64)
-        taps = CHANNELS * KH * KW
-        pixels = samples * out_height * out_width
+        pixels: tl.constexpr = SAMPLES * (HEIGHT - KH + 1) * (WIDTH - KW + 1)
+        taps: tl.constexpr = CHANNELS * KH * KW
         place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        sample = place // (out_height * out_width)
-        row = place // out_width % out_height
-        at = (sample * height + row) * width + place % out_width
+        at = _window(tl.minimum(place, pixels - 1), HEIGHT, WIDTH, KH, KW)
         output = tl.arange(0, PADDED)
-        x += node * CHANNELS * samples * height * width
+        x += node * CHANNELS * SAMPLES * HEIGHT * WIDTH
         w += node * OUTPUTS * taps
-        total = tl.zeros((PADDED, BLOCK), tl.float32)
-        for first in tl.static_range(0, CHANNELS * KH * KW, TAPS):
+        start = tl.load(bias + node * OUTPUTS + tl.minimum(output, OUTPUTS - 1)).to(tl.float32)
+        total = tl.zeros((BLOCK, PADDED), tl.float32) + start[None, :]
+        for first in tl.static_range(0, taps, TAPS):
             tap = first + tl.arange(0, TAPS)
-            shift = (tap // (KH * KW) * samples * height + tap // KW % KH) * width + tap % KW
-            inside = (tap[:, None] < taps) & (place[None, :] < pixels)
-            value = tl.load(x + shift[:, None] + at[None, :], mask=inside, other=0.0)
-            keep = (output[:, None] < OUTPUTS) & (tap[None, :] < taps)
-            factor = tl.load(w + output[:, None] * taps + tap[None, :], mask=keep, other=0.0)
-            total = tl.dot(factor, value, total, input_precision=PRECISION)
+            known = tl.minimum(tap, taps - 1)
+            shift = (known // (KH * KW) * SAMPLES * HEIGHT + known // KW % KH) * WIDTH + known % KW
+            value = tl.load(x + at[:, None] + shift[None, :])
+            keep = (output[None, :] < OUTPUTS) & (tap[:, None] < taps)
+            factor = tl.load(w + output[None, :] * taps + tap[:, None], mask=keep, other=0.0)
+            total = tl.dot(value, factor, total, input_precision=PRECISION)
         y += node * OUTPUTS * pixels
-        keep = (output[:, None] < OUTPUTS) & (place[None, :] < pixels)
-        tl.store(y + output[:, None] * pixels + place[None, :], total, mask=keep)
+        keep = (output[None, :] < OUTPUTS) & (place[:, None] < pixels)
+        tl.store(y + output[None, :] * pixels + place[:, None], total, mask=keep)
 
     @triton.jit
     def _filter_gradient_kernel(
-        x, g, d, samples, height, width, out_height, out_width, span,
-        CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, PADDED: tl.constexpr, KH: tl.constexpr,
-        KW: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+        x, g, d, span, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+        CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+        PADDED: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
     ):  # fmt: skip
-        """d[o, (c, i, j)] = Σ g[o, p] x[c, p moved by (i, j)], one node and a span of pixels."""
+        """d[o, (c, i, j)] = Σ g[o, p] x[c, p moved by (i, j)], one node and a span of pixels.
+
+        One tap more meets ones: the gradient of the bias.
+        """
         node = tl.program_id(2).to(tl.int64)
         part = tl.program_id(1)
-        taps = CHANNELS * KH * KW
-        tap = tl.program_id(0) * TAPS + tl.arange(0, TAPS)
-        shift = (tap // (KH * KW) * samples * height + tap // KW % KH) * width + tap % KW
-        pixels = samples * out_height * out_width
+        pixels: tl.constexpr = SAMPLES * (HEIGHT - KH + 1) * (WIDTH - KW + 1)
+        taps: tl.constexpr = CHANNELS * KH * KW
+        tap = tl.arange(0, TAPS)
+        if taps >= TAPS:
+            tap += tl.program_id(0) * TAPS
+        known = tl.minimum(tap, taps - 1)
+        shift = (known // (KH * KW) * SAMPLES * HEIGHT + known // KW % KH) * WIDTH + known % KW
         output = tl.arange(0, PADDED)
-        x += node * CHANNELS * samples * height * width
+        x += node * CHANNELS * SAMPLES * HEIGHT * WIDTH
         g += node * OUTPUTS * pixels
         total = tl.zeros((PADDED, TAPS), tl.float32)
-        first = part * span
-        last = tl.minimum(first + span, pixels)
-        for begin in range(first, last, BLOCK):
+        last = tl.minimum(part * span + span, pixels)
+        for begin in range(part * span, last, BLOCK):
             place = begin + tl.arange(0, BLOCK)
-            sample = place // (out_height * out_width)
-            row = place // out_width % out_height
-            at = (sample * height + row) * width + place % out_width
-            inside = (place[:, None] < last) & (tap[None, :] < taps)
-            value = tl.load(x + at[:, None] + shift[None, :], mask=inside, other=0.0)
+            at = _window(tl.minimum(place, pixels - 1), HEIGHT, WIDTH, KH, KW)
+            value = tl.load(x + at[:, None] + shift[None, :])
+            value = tl.where(tap[None, :] == taps, 1.0, value).to(x.dtype.element_ty)
             keep = (output[:, None] < OUTPUTS) & (place[None, :] < last)
             slope = tl.load(g + output[:, None] * pixels + place[None, :], mask=keep, other=0.0)
             total = tl.dot(slope, value, total, input_precision=PRECISION)
-        d += (node * tl.num_programs(1) + part) * OUTPUTS * taps
-        keep = (output[:, None] < OUTPUTS) & (tap[None, :] < taps)
-        tl.store(d + output[:, None] * taps + tap[None, :], total, mask=keep)
+        d += (node * tl.num_programs(1) + part) * OUTPUTS * (taps + 1)
+        keep = (output[:, None] < OUTPUTS) & (tap[None, :] <= taps)
+        tl.store(d + output[:, None] * (taps + 1) + tap[None, :], total, mask=keep)
+
+    @triton.jit
+    def _image_gradient_kernel(
+        g, w, d, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+        CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+        PADDED: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    ):  # fmt: skip
+        """d[c, p] = Σ w[o, c, i, j] g[o, p moved back by (i, j)], one node and one row of pixels.
+
+        The row is that of all samples' images, so all its pixels meet the same rows of the filter.
+        """
+        node, row = tl.program_id(2).to(tl.int64), tl.program_id(1)
+        height: tl.constexpr = HEIGHT - KH + 1
+        width: tl.constexpr = WIDTH - KW + 1
+        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        known = tl.minimum(place, SAMPLES * WIDTH - 1)
+        sample, column = known // WIDTH, known % WIDTH
+        at = sample * height * width + column
+        channel = tl.arange(0, PADDED)
+        g += node * OUTPUTS * SAMPLES * height * width
+        w += node * OUTPUTS * CHANNELS * KH * KW
+        total = tl.zeros((BLOCK, PADDED), tl.float32)
+        for i in range(tl.maximum(row - height + 1, 0), tl.minimum(row, KH - 1) + 1):
+            for first in tl.static_range(0, OUTPUTS, TAPS):
+                output = first + tl.arange(0, TAPS)
+                real = tl.minimum(output, OUTPUTS - 1)
+                slopes = g + (row - i) * width + at[:, None]
+                slopes += real[None, :] * (SAMPLES * height * width)
+                factors = w + (real[:, None] * CHANNELS + channel[None, :]) * (KH * KW) + i * KW
+                keep = (output[:, None] < OUTPUTS) & (channel[None, :] < CHANNELS)
+                for j in tl.static_range(KW):
+                    meets = (column >= j) & (column < width + j)
+                    slope = tl.load(slopes - j, mask=meets[:, None], other=0.0)
+                    factor = tl.load(factors + j, mask=keep, other=0.0)
+                    total = tl.dot(slope, factor, total, input_precision=PRECISION)
+        d += (node * CHANNELS * SAMPLES * HEIGHT + row) * WIDTH
+        to = (channel[None, :] * SAMPLES + sample[:, None]) * HEIGHT * WIDTH + column[:, None]
+        keep = (channel[None, :] < CHANNELS) & (place[:, None] < SAMPLES * WIDTH)
+        tl.store(d + to, total, mask=keep)
 
     # -- columns -----------------------------------------------------------------------------
 
@@ -162,51 +213,67 @@ if AVAILABLE:
 
     # -- small convolutions ------------------------------------------------------------------
 
+    def _sizes(x: Tensor, weight: Tensor) -> dict[str, int]:
+        """Compile-time constants: a tap's offset is then part of the instruction that loads it."""
+        _, c, b, h, w = x.shape
+        _, o, _, kh, kw = weight.shape
+        return {
+            "SAMPLES": b, "HEIGHT": h, "WIDTH": w, "CHANNELS": c, "OUTPUTS": o, "KH": kh, "KW": kw,
+        }  # fmt: skip
+
     @torch.library.triton_op("basegraph::small_convolution", mutates_args=())
-    def _convolution(x: Tensor, weight: Tensor, precision: str) -> Tensor:
-        n, o, c, kh, kw = weight.shape
+    def _convolution(x: Tensor, weight: Tensor, bias: Tensor, precision: str) -> Tensor:
+        n, o, _, kh, kw = weight.shape
         _, _, b, h, w = x.shape
-        height, width = after(h, kh), after(w, kw)
-        y = x.new_empty(n, o, b, height, width)
-        grid = (triton.cdiv(b * height * width, PIXELS), n)
+        y = x.new_empty(n, o, b, after(h, kh), after(w, kw))
+        block = 256
+        grid = (triton.cdiv(y[0, 0].numel(), block), n)
         torch.library.wrap_triton(_correlate_kernel)[grid](
-            x, weight, y, b, h, w, height, width, CHANNELS=c, OUTPUTS=o, PADDED=_padded(o),
-            KH=kh, KW=kw, TAPS=TAPS, BLOCK=PIXELS, PRECISION=precision,
+            x, weight, bias, y, **_sizes(x, weight), PADDED=_padded(o), TAPS=TAPS, BLOCK=block,
+            PRECISION=precision,
         )  # fmt: skip
         return y
 
     @torch.library.triton_op("basegraph::small_filter_gradient", mutates_args=())
-    def _filter_gradient(x: Tensor, g: Tensor, kh: int, kw: int, precision: str) -> Tensor:
-        """In parts, (n, parts, o, c, kh, kw): a few long sums would leave the device idle."""
-        n, c, b, h, w = x.shape
-        _, o, _, height, width = g.shape
-        blocks, pixels = triton.cdiv(c * kh * kw, TAPS), b * height * width
+    def _filter_gradient(x: Tensor, weight: Tensor, g: Tensor, precision: str) -> Tensor:
+        """In parts, (n, parts, o, taps + 1): a few long sums would leave the device idle."""
+        n, o, c, kh, kw = weight.shape
+        taps, pixels = c * kh * kw, g[0, 0].numel()
+        blocks = triton.cdiv(taps + 1, TAPS)
         wanted = max(1, min(triton.cdiv(PROGRAMS, n * blocks), triton.cdiv(pixels, 4 * PIXELS)))
         span = triton.cdiv(triton.cdiv(pixels, wanted), PIXELS) * PIXELS
         parts = triton.cdiv(pixels, span)
-        d = torch.empty(n, parts, o, c, kh, kw, dtype=torch.float32, device=x.device)
+        d = torch.empty(n, parts, o, taps + 1, dtype=torch.float32, device=x.device)
         torch.library.wrap_triton(_filter_gradient_kernel)[(blocks, parts, n)](
-            x, g, d, b, h, w, height, width, span, CHANNELS=c, OUTPUTS=o, PADDED=_padded(o),
-            KH=kh, KW=kw, TAPS=TAPS, BLOCK=PIXELS, PRECISION=precision,
+            x, g, d, span, **_sizes(x, weight), PADDED=_padded(o), TAPS=TAPS, BLOCK=PIXELS,
+            PRECISION=precision, num_stages=1,
+        )  # fmt: skip
+        return d
+
+    @torch.library.triton_op("basegraph::small_image_gradient", mutates_args=())
+    def _image_gradient(x: Tensor, weight: Tensor, g: Tensor, precision: str) -> Tensor:
+        n, c, b, h, w = x.shape
+        d = torch.empty_like(x)
+        torch.library.wrap_triton(_image_gradient_kernel)[(triton.cdiv(b * w, PIXELS), h, n)](
+            g, weight, d, **_sizes(x, weight), PADDED=_padded(c), TAPS=16, BLOCK=PIXELS,
+            PRECISION=precision, num_stages=1,
         )  # fmt: skip
         return d
 
     def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, ctx.precision = inputs
+        x, weight, _, ctx.precision = inputs
         ctx.save_for_backward(x, weight)
 
-    def _convolution_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def _convolution_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        kh, kw = weight.shape[3:]
-        d_x = d_weight = None
+        g = g.contiguous()
+        d_x = d_weight = d_bias = None
         if ctx.needs_input_grad[0]:
-            taps = torch.bmm(weight.flatten(2).transpose(1, 2), g.flatten(2))
-            n, c = x.shape[:2]
-            d_x = _add_up(taps.view(n, c, kh * kw, *g.shape[2:]), x.shape, kh, kw, 1)
-        if ctx.needs_input_grad[1]:
-            parts = _filter_gradient(x, g.contiguous(), kh, kw, ctx.precision)
-            d_weight = parts.sum(dim=1).to(weight.dtype)
-        return d_x, d_weight, None
+            d_x = _image_gradient(x, weight, g, ctx.precision)
+        if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
+            d = _filter_gradient(x, weight, g, ctx.precision).sum(dim=1).to(weight.dtype)
+            d_weight, d_bias = d[..., :-1].reshape(weight.shape), d[..., -1]
+        return d_x, d_weight, d_bias, None
 
     _convolution.register_autograd(_convolution_backward, setup_context=_keep_inputs)
 
@@ -216,10 +283,13 @@ def columns(x_ncbhw: Tensor, kh: int, kw: int, stride: int) -> Tensor:
     return _columns(x_ncbhw.contiguous(), kh, kw, stride)
 
 
-def small_convolution(x_ncbhw: Tensor, weight: Tensor, precision: str) -> Tensor:
-    """Outputs (n, o, b, h, w) for filters (n, o, c, kh, kw), stride one."""
+def small_convolution(
+    x_ncbhw: Tensor, weight: Tensor, precision: str, bias: Tensor | None = None
+) -> Tensor:
+    """Outputs (n, o, b, h, w) for filters (n, o, c, kh, kw) and a bias (n, o), stride one."""
     how = "tf32" if precision == "tf32" else "ieee"
-    return _convolution(x_ncbhw.contiguous(), weight.contiguous(), how)
+    start = weight.new_zeros(weight.shape[:2]) if bias is None else bias.to(weight.dtype)
+    return _convolution(x_ncbhw.contiguous(), weight.contiguous(), start.contiguous(), how)
 
 
 def _padded(outputs: int) -> int:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from basegraph.models import kernels
+from basegraph.models import kernels, norm_kernels
 
 Parameters = dict[str, Tensor]
 """A layer's parameters by their names in the layer, each with the node axis in front."""
@@ -91,6 +91,10 @@ def _steps(module: nn.Module) -> list[Step]:
                 raise UnknownLayer(f"no stacked form of {layer}")
             names = {name: f"{node.target}.{name}" for name, _ in layer.named_parameters()}
             steps.append(Step(form, layer, names, taken))
+            if _in_a_row(steps, node):
+                norm, _, pool = steps[-3:]
+                pair = nn.Sequential(*(step.layer for step in (norm, pool) if step.layer))
+                steps[-3:] = [Step(_norm_relu_pool, pair, norm.names, norm.arguments)]
         else:
             known = _FUNCTIONS.get(node.target)
             options = {k: v for k, v in node.kwargs.items() if (k, v) != ("inplace", False)}
@@ -99,6 +103,15 @@ def _steps(module: nn.Module) -> list[Step]:
             steps.append(Step(known[0], None, {}, taken))
         place[node] = len(steps)
     return steps
+
+
+def _in_a_row(steps: list[Step], last: fx.Node) -> bool:
+    """Whether the last steps are normalisation, ReLU, pooling, with no other use of their parts."""
+    if [step.form for step in steps[-3:]] != [_group_norm, _relu, _max_pool]:
+        return False
+    chain = [step.arguments for step in steps[-2:]] == [(len(steps) - 2,), (len(steps) - 1,)]
+    relu = last.all_input_nodes[0]
+    return chain and len(relu.users) == len(relu.all_input_nodes[0].users) == 1
 
 
 # -- layers --------------------------------------------------------------------------------------
@@ -110,7 +123,7 @@ def _convolution(layer: nn.Conv2d, own: Parameters, x_ncbhw: Tensor, precision: 
     weight = own["weight"].to(x.dtype)
     on_gpu = kernels.AVAILABLE and x.is_cuda
     if on_gpu and (sh, sw) == (1, 1) and layer.weight.numel() <= kernels.SMALL:
-        return _with_bias(kernels.small_convolution(x, weight, precision), own)
+        return kernels.small_convolution(x, weight, precision, own.get("bias"))
     columns = kernels.columns(x, kh, kw, sh) if on_gpu and sh == sw else _taps(x, kh, kw, sh, sw)
     y = torch.bmm(weight.flatten(2), columns.flatten(3).flatten(1, 2))
     return _with_bias(y.view(*y.shape[:2], *columns.shape[3:]), own)
@@ -165,10 +178,25 @@ def _group_norm(layer: nn.GroupNorm, own: Parameters, x_ncbhw: Tensor) -> Tensor
 
 def _max_pool(layer: nn.MaxPool2d, own: Parameters, x_ncbhw: Tensor) -> Tensor:
     h, w = x_ncbhw.shape[3:]
-    if (layer.kernel_size, layer.stride, layer.padding) == (2, 2, 0) and h % 2 == w % 2 == 0:
+    if _halves(layer) and h % 2 == w % 2 == 0:
         return _largest_of_four(x_ncbhw)
     y = layer(x_ncbhw.flatten(0, 1))
     return y.view(*x_ncbhw.shape[:3], *y.shape[2:])
+
+
+def _halves(layer: nn.MaxPool2d) -> bool:
+    """Whether every 2 x 2 pixels become one."""
+    return (layer.kernel_size, layer.stride, layer.padding, layer.dilation) == (2, 2, 0, 1)
+
+
+def _norm_relu_pool(layers: nn.Sequential, own: Parameters, x_ncbhw: Tensor) -> Tensor:
+    """Group normalisation, ReLU and max pooling, in one pass where there is a kernel for it."""
+    norm, pool = cast("tuple[nn.GroupNorm, nn.MaxPool2d]", tuple(layers))
+    known = x_ncbhw.is_cuda and norm.affine and _halves(pool)
+    if known and norm_kernels.fits(x_ncbhw, norm.num_groups):
+        weight, bias = own["weight"], own["bias"]
+        return norm_kernels.norm_relu_pool(x_ncbhw, weight, bias, norm.num_groups, norm.eps)
+    return _max_pool(pool, {}, torch.relu(_group_norm(norm, own, x_ncbhw)))
 
 
 def _largest_of_four(x_ncbhw: Tensor) -> Tensor:
