@@ -17,6 +17,7 @@ import argparse
 import copy
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 
 import numpy as np
@@ -36,6 +37,8 @@ from basegraph.training.replica import Replica
 
 SHAPES = {"mlp": (1, 8, 8), "lenet": (1, 28, 28), "vgg11": (3, 32, 32), "resnet18": (3, 32, 32)}
 LR, MOMENTUM = 0.01, 0.9
+RATES = (0.1, 0.01, 0.001)
+"""Of replicas: each seed with each learning rate."""
 FORMS = {
     "captured, compiled, tf32": {"precision": "tf32"},
     "captured, compiled, bf16": {"precision": "bf16"},
@@ -83,11 +86,12 @@ def random_data(shape: tuple[int, int, int], seed: int) -> Dataset:
 
 
 def configuration(options: argparse.Namespace, **changes: object) -> RunConfig:
-    return RunConfig(
+    plain = RunConfig(
         nodes=options.nodes, batch=options.batch, lr=LR, momentum=MOMENTUM, augment="crop",
         validation=0.0, epochs=1000, warmup=0, schedule="constant", alpha=10.0,
-        device=options.device, **changes,
+        device=options.device,
     )  # fmt: skip
+    return replace(plain, **changes)
 
 
 def make_engine(name: str, data: Dataset, configs: list[RunConfig]) -> StackedEngine:
@@ -131,7 +135,9 @@ def measure(name: str, options: argparse.Namespace) -> None:
         errors[label] = float((engine.x_nd - truth).norm() / (truth - start).norm())
         works[label] = engine.advance
     if cuda and options.replicas > 1:
-        configs = [configuration(options, seed=seed) for seed in range(options.replicas)]
+        seeds = range(-(-options.replicas // len(RATES)))
+        varied = [(seed, rate) for seed in seeds for rate in RATES][: options.replicas]
+        configs = [configuration(options, seed=seed, lr=rate) for seed, rate in varied]
         engine = make_engine(name, fresh, configs)
         engine.advance()
         works[f"{options.replicas} replicas, tf32"] = engine.advance

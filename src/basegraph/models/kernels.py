@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 try:
     import triton
@@ -30,6 +31,8 @@ SMALL = 4096
 """Weights of a filter up to which `small_convolution` is the quicker way."""
 PIXELS = 128
 """Pixels that a program works on at a time."""
+FEW = 8
+"""Outputs of a convolution up to which tensor cores are of no use."""
 TAPS = 32
 """Taps, of all channels, that a program works on at a time."""
 PROGRAMS = 1024
@@ -101,6 +104,35 @@ if AVAILABLE:
         tl.store(y + output[None, :] * pixels + place[:, None], total, mask=keep)
 
     @triton.jit
+    def _few_outputs_kernel(
+        x, w, bias, y, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+        CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+        PADDED: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        """The same tap by tap, in float32: tensor cores would compute at least 16 outputs."""
+        node = tl.program_id(1).to(tl.int64)
+        pixels: tl.constexpr = SAMPLES * (HEIGHT - KH + 1) * (WIDTH - KW + 1)
+        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        output = tl.arange(0, PADDED)
+        known = tl.minimum(output, OUTPUTS - 1)
+        x += node * CHANNELS * SAMPLES * HEIGHT * WIDTH
+        at = x + _window(tl.minimum(place, pixels - 1), HEIGHT, WIDTH, KH, KW)
+        w += (node * OUTPUTS + known) * CHANNELS * KH * KW
+        total = tl.zeros((PADDED, BLOCK), tl.float32)
+        total += tl.load(bias + node * OUTPUTS + known).to(tl.float32)[:, None]
+        for _ in range(CHANNELS):
+            for i in tl.static_range(KH):
+                for j in tl.static_range(KW):
+                    value = tl.load(at + i * WIDTH + j).to(tl.float32)
+                    factor = tl.load(w + i * KW + j).to(tl.float32)
+                    total += factor[:, None] * value[None, :]
+            at += SAMPLES * HEIGHT * WIDTH
+            w += KH * KW
+        y += node * OUTPUTS * pixels
+        keep = (output[:, None] < OUTPUTS) & (place[None, :] < pixels)
+        tl.store(y + output[:, None] * pixels + place[None, :], total, mask=keep)
+
+    @triton.jit
     def _filter_gradient_kernel(
         x, g, d, span, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
         CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
@@ -135,45 +167,6 @@ if AVAILABLE:
         d += (node * tl.num_programs(1) + part) * OUTPUTS * (taps + 1)
         keep = (output[:, None] < OUTPUTS) & (tap[None, :] <= taps)
         tl.store(d + output[:, None] * (taps + 1) + tap[None, :], total, mask=keep)
-
-    @triton.jit
-    def _image_gradient_kernel(
-        g, w, d, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
-        CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
-        PADDED: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
-    ):  # fmt: skip
-        """d[c, p] = Σ w[o, c, i, j] g[o, p moved back by (i, j)], one node and one row of pixels.
-
-        The row is that of all samples' images, so all its pixels meet the same rows of the filter.
-        """
-        node, row = tl.program_id(2).to(tl.int64), tl.program_id(1)
-        height: tl.constexpr = HEIGHT - KH + 1
-        width: tl.constexpr = WIDTH - KW + 1
-        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        known = tl.minimum(place, SAMPLES * WIDTH - 1)
-        sample, column = known // WIDTH, known % WIDTH
-        at = sample * height * width + column
-        channel = tl.arange(0, PADDED)
-        g += node * OUTPUTS * SAMPLES * height * width
-        w += node * OUTPUTS * CHANNELS * KH * KW
-        total = tl.zeros((BLOCK, PADDED), tl.float32)
-        for i in range(tl.maximum(row - height + 1, 0), tl.minimum(row, KH - 1) + 1):
-            for first in tl.static_range(0, OUTPUTS, TAPS):
-                output = first + tl.arange(0, TAPS)
-                real = tl.minimum(output, OUTPUTS - 1)
-                slopes = g + (row - i) * width + at[:, None]
-                slopes += real[None, :] * (SAMPLES * height * width)
-                factors = w + (real[:, None] * CHANNELS + channel[None, :]) * (KH * KW) + i * KW
-                keep = (output[:, None] < OUTPUTS) & (channel[None, :] < CHANNELS)
-                for j in tl.static_range(KW):
-                    meets = (column >= j) & (column < width + j)
-                    slope = tl.load(slopes - j, mask=meets[:, None], other=0.0)
-                    factor = tl.load(factors + j, mask=keep, other=0.0)
-                    total = tl.dot(slope, factor, total, input_precision=PRECISION)
-        d += (node * CHANNELS * SAMPLES * HEIGHT + row) * WIDTH
-        to = (channel[None, :] * SAMPLES + sample[:, None]) * HEIGHT * WIDTH + column[:, None]
-        keep = (channel[None, :] < CHANNELS) & (place[:, None] < SAMPLES * WIDTH)
-        tl.store(d + to, total, mask=keep)
 
     # -- columns -----------------------------------------------------------------------------
 
@@ -226,12 +219,17 @@ if AVAILABLE:
         n, o, _, kh, kw = weight.shape
         _, _, b, h, w = x.shape
         y = x.new_empty(n, o, b, after(h, kh), after(w, kw))
-        block = 256
-        grid = (triton.cdiv(y[0, 0].numel(), block), n)
-        torch.library.wrap_triton(_correlate_kernel)[grid](
-            x, weight, bias, y, **_sizes(x, weight), PADDED=_padded(o), TAPS=TAPS, BLOCK=block,
-            PRECISION=precision,
-        )  # fmt: skip
+        pixels = y[0, 0].numel()
+        if o <= FEW or (precision == "ieee" and x.dtype is torch.float32):
+            torch.library.wrap_triton(_few_outputs_kernel)[(triton.cdiv(pixels, 512), n)](
+                x, weight, bias, y, **_sizes(x, weight), PADDED=triton.next_power_of_2(o),
+                BLOCK=512,
+            )  # fmt: skip
+        else:
+            torch.library.wrap_triton(_correlate_kernel)[(triton.cdiv(pixels, 256), n)](
+                x, weight, bias, y, **_sizes(x, weight), PADDED=_padded(o), TAPS=TAPS, BLOCK=256,
+                PRECISION=precision,
+            )  # fmt: skip
         return y
 
     @torch.library.triton_op("basegraph::small_filter_gradient", mutates_args=())
@@ -250,15 +248,13 @@ if AVAILABLE:
         )  # fmt: skip
         return d
 
-    @torch.library.triton_op("basegraph::small_image_gradient", mutates_args=())
-    def _image_gradient(x: Tensor, weight: Tensor, g: Tensor, precision: str) -> Tensor:
-        n, c, b, h, w = x.shape
-        d = torch.empty_like(x)
-        torch.library.wrap_triton(_image_gradient_kernel)[(triton.cdiv(b * w, PIXELS), h, n)](
-            g, weight, d, **_sizes(x, weight), PADDED=_padded(c), TAPS=16, BLOCK=PIXELS,
-            PRECISION=precision, num_stages=1,
-        )  # fmt: skip
-        return d
+    def _image_gradient(x: Tensor, weight: Tensor, g: Tensor) -> Tensor:
+        """By a product that tensor cores can take: its rows begin at multiples of eight numbers."""
+        n, _, c, kh, kw = weight.shape
+        taps = c * kh * kw
+        filters = functional.pad(weight.flatten(2), (0, -taps % 8))
+        found = torch.bmm(filters.transpose(1, 2), g.flatten(2))[:, :taps]
+        return _add_up(found.view(n, c, kh * kw, *g.shape[2:]), x.shape, kh, kw, 1)
 
     def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, weight, _, ctx.precision = inputs
@@ -269,7 +265,7 @@ if AVAILABLE:
         g = g.contiguous()
         d_x = d_weight = d_bias = None
         if ctx.needs_input_grad[0]:
-            d_x = _image_gradient(x, weight, g, ctx.precision)
+            d_x = _image_gradient(x, weight, g)
         if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
             d = _filter_gradient(x, weight, g, ctx.precision).sum(dim=1).to(weight.dtype)
             d_weight, d_bias = d[..., :-1].reshape(weight.shape), d[..., -1]

@@ -123,7 +123,7 @@ if AVAILABLE:
         block = max(32, triton.next_power_of_2(c // groups * h * w // 4))
         return {
             "SAMPLES": b, "HEIGHT": h, "WIDTH": w, "GROUPS": groups, "CHANNELS": c // groups,
-            "BLOCK": block, "num_warps": min(8, max(1, block // 128)),
+            "BLOCK": block, "num_warps": min(8, max(1, block // 256)),
         }  # fmt: skip
 
     @torch.library.triton_op("basegraph::norm_relu_pool", mutates_args=())
