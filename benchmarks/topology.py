@@ -86,7 +86,8 @@ def series(name: str, k: int, sizes: list[int], repeat: int) -> None:
     print(f"\n{name}, k = {k}")
     print(
         f"{'n':>9} {'rounds':>6} {'base':>4} {'bound':>5} {'plan s':>8} {'arcs':>10}"
-        f" {'period s':>9} {'arcs/s':>9} {'peak MiB':>8} {'worst round s':>13} {'one node µs':>11} {'proof s':>8}"
+        f" {'period s':>9} {'arcs/s':>9} {'peak MiB':>8} {'worst round s':>13}"
+        f" {'one node µs':>11} {'proof s':>8}"
     )
     rows = []
     for n in sizes:
