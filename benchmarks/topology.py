@@ -1,9 +1,10 @@
 """How planning, construction, one round, one node's question and the proof grow with n.
 
 Every case runs in a process of its own, so that peak memory is its own and nothing has been planned
-before. Times are medians over `--repeat` runs, but for the plan (the first time the topology is
-asked for, no rounds built) and the proof, which are measured once. Peak memory counts what the
-process held beyond the bare import. Beside the rounds stand those of base and the lower bound.
+before. Times are CPU times (all is single-threaded), medians over `--repeat` runs; but the plan, which
+is the first time that the topology is asked for, and the proof are measured once. Peak memory counts
+what the process held beyond the bare import. Beside the rounds stand those of base and the lower
+bound.
 
     python benchmarks/topology.py            # base, short, euclid; n = 10^2 .. 10^6; k = 1, 2, 4
     python benchmarks/topology.py --topologies short --largest 4 --repeat 1
@@ -28,9 +29,9 @@ import basegraph as bg
 def seconds(work: Callable[[], object], repeat: int) -> float:
     times = []
     for _ in range(repeat):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return median(times)
 
 
