@@ -1,10 +1,10 @@
 """How planning, construction, one round, one node's question and the proof grow with n.
 
 Every case runs in a process of its own, so that peak memory is its own and nothing has been planned
-before. Times are CPU times (all is single-threaded), medians over `--repeat` runs; but the plan, which
-is the first time that the topology is asked for, and the proof are measured once. Peak memory counts
-what the process held beyond the bare import. Beside the rounds stand those of base and the lower
-bound.
+before. Times are CPU times (all is single-threaded), medians over `--repeat` runs; but the plan,
+which is the first time that the topology is asked for, and the proof are measured once. Peak memory
+counts what the process held beyond the bare import. Beside the rounds stand those of base and the
+lower bound.
 
     python benchmarks/topology.py            # base, short, euclid; n = 10^2 .. 10^6; k = 1, 2, 4
     python benchmarks/topology.py --topologies short --largest 4 --repeat 1
