@@ -2,7 +2,7 @@
 
     python examples/compare_topologies.py [FOLDER]
 
-Prints two tables and writes a figure into FOLDER (default: demo).
+Prints three tables and writes a figure into FOLDER (default: demo).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import basegraph as bg
 from basegraph.commands.output import table
 from basegraph.experiments.consensus import measure
 from basegraph.plots.consensus import draw_consensus
+from basegraph.topology.diagnostics import MEANINGS, NO_VERDICT
 
 N = 25
 SPECS = ["base:k=1", "base:k=2", "base:k=3", "base:k=4", "one-peer-exponential", "exponential",
@@ -30,6 +31,11 @@ def proof(t: bg.Topology) -> str:
         return "no: " + str(no).partition(": ")[2]
 
 
+def short(value: object) -> str:
+    """A number in three digits."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def main() -> None:
     """Print the tables, write the figure."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "demo")
@@ -40,6 +46,16 @@ def main() -> None:
         [(t.spec, t.period, t.max_degree, proof(t)) for t in topologies],
         title=f"{N} nodes",
     )
+    print()
+    found = [bg.diagnose(t).row() for t in topologies]
+    table(
+        ["topology", *found[0]],
+        [(t.spec, *map(short, row.values())) for t, row in zip(topologies, found, strict=True)],
+        title="what length does not say",
+    )
+    for name, meaning in MEANINGS.items():
+        print(f"{name}: {meaning}.")
+    print(NO_VERDICT)
     rows = measure(topologies, STEPS, seeds=[0])
     errors = {(row["topology"], row["step"]): row["error"] for row in rows}
     print()

@@ -46,6 +46,42 @@ def test_topology_json_is_the_sequence():
         assert bg.Round.from_edges(7, {(i, j): Fraction(w) for i, j, w, _ in edges}) == r
 
 
+def test_topology_shows_properties_and_what_they_mean():
+    text = ok("topology", "base", "-n", 25)
+    assert "properties (exact to rounding)" in text
+    assert " 0.2121   0.00699  1.088            0.5153  8/9" in text
+    assert "D(ρ): training disagreement" in text
+    assert "None of these is a verdict" in text
+    assert "properties" not in ok("topology", "base", "-n", 25, "--no-properties")
+    assert "properties" not in ok("topology", "one-peer-d-equidyn", "-n", 25)
+    assert "properties" not in ok("topology", "base", "-n", 25, "--node", 3)
+
+
+def test_topology_json_has_the_properties():
+    told = json.loads(ok("topology", "euclid", "-n", 12, "--json"))["properties"]
+    t = bg.topology("euclid", n=12)
+    assert told["training_disagreement"] == {
+        "0.05": bg.training_disagreement(t, 0.05),
+        "0.005": bg.training_disagreement(t, 0.005),
+    }
+    assert told["noise_disagreement"] == bg.noise_disagreement(t)
+    weights = told["mean_pair_weight"], Fraction(told["largest_pair_weight"])
+    assert weights == bg.pair_weights(t)
+    assert "verdict" in told["caution"]
+    assert (
+        json.loads(ok("topology", "ring", "-n", 9, "--json", "--no-properties"))["properties"]
+        is None
+    )
+
+
+def test_topology_of_many_nodes_is_estimated_or_left_until_asked_for():
+    text = ok("topology", "ring", "-n", 1000)
+    assert "Monte-Carlo estimates from 16 draws" in text
+    assert "not settled" in text  # a ring forgets in some n² rounds
+    assert "--properties computes them" in ok("topology", "complete", "-n", 400)
+    assert "Monte-Carlo" in ok("topology", "complete", "-n", 400, "--properties")
+
+
 def test_topology_of_one_node_needs_no_round():
     rows = json.loads(ok("topology", "base", "-n", 10**9, "--node", 5, "--steps", 2, "--json"))
     assert rows == [[0, {"4": "1/2"}], [1, {"7": "1/2"}]]
@@ -129,6 +165,14 @@ def test_lengths(tmp_path):
         (["topology", "bsae", "-n", "6"], "topology='bsae': did you mean 'base'"),
         (["topology", "base:z=1", "-n", "6"], "option of base='z'"),
         (["topology", "base", "-n", "6", "--node", "6"], "--node=6: must be a node"),
+        (
+            ["topology", "base", "-n", "6", "--node", "2", "--properties"],
+            "--node=2: is one node; --properties are of the whole topology",
+        ),
+        (
+            ["topology", "one-peer-d-equidyn", "-n", "6", "--properties"],
+            "NAME='one-peer-d-equidyn': is random: --properties need a period",
+        ),
         (["topology", "base", "-n", "6", "--draw", "x.gif"], "--draw='x.gif': must end in .svg"),
         (["topology", "base", "-n", "6", "--draw", "no/x.svg"], "the folder 'no' does not exist"),
         (["topology", "base", "-n", "600", "--draw", "x.svg"], "--nodes=600: at most 128 nodes"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -141,6 +142,12 @@ def test_comparison_table_measures():
             bg.topology(spec, n=25), gaussian_start(25, 1), rows[spec]["rounds to consensus"]
         )
         assert errors[-1] <= 1.01e-12 * errors[0]
+    t = bg.topology("base:k=2", n=25)
+    row = rows["base:k=2"]
+    assert row["D(0.05)"] == bg.training_disagreement(t, 0.05)
+    assert row["D(0.005)"] == bg.training_disagreement(t, 0.005)
+    assert row["noise"] == bg.noise_disagreement(t)
+    assert (row["mean pair weight"], Fraction(row["largest pair weight"])) == bg.pair_weights(t)
     powers = {row["topology"]: row for row in comparison(16, parameters=1)}
     assert powers["one-peer-hypercube"]["rounds to consensus"] == 4
 
@@ -177,6 +184,7 @@ def test_table_mistakes(arguments, complaint, tmp_path):
 def test_reproduce_table_prints_and_writes(tmp_path):
     text = ok("reproduce", "table", "--out", tmp_path / "t")
     assert "yes, proved" in text
+    assert "None of these is a verdict" in text
     assert {p.name for p in (tmp_path / "t").iterdir()} == {
         "comparison.csv",
         "convergence.csv",

@@ -10,6 +10,7 @@ import pytest
 
 import basegraph as bg
 from basegraph.plots.explorer import LEFT_OUT, write_page
+from basegraph.topology import euclid as library
 from test_cli import ok, run
 
 CHROMIUM = shutil.which("chromium")
@@ -69,7 +70,15 @@ def library_rounds(spec: str, n: int, steps: int) -> list[list[list[object]]]:
 SPECS = [
     *[f"{name}:k={k}" for name in ("base", "simple-base") for k in (1, 2, 3, 5, 8)],
     *[f"hyper-hypercube:k={k}" for k in (1, 2, 6)],
-    *["one-peer-hypercube", "one-peer-exponential", "exponential", "ring", "torus", "complete"],
+    *[
+        "euclid",
+        "one-peer-hypercube",
+        "one-peer-exponential",
+        "exponential",
+        "ring",
+        "torus",
+        "complete",
+    ],
     *["d-equistatic:degree=3,seed=2", "u-equistatic:degree=2,seed=0"],
     *["one-peer-d-equidyn:seed=4", "one-peer-u-equidyn:seed=4"],
 ]
@@ -98,6 +107,25 @@ def test_computes_the_library_s_sequences_arc_for_arc(page, spec):
         assert symmetric == bg.topology(spec, n=n).symmetric
         compared += 1
     assert compared >= 6
+
+
+@needs_browser
+def test_every_euclid_that_fits_the_page_is_the_library_s(page):
+    """The choice of factors and splits, for every n."""
+    told = page.evaluate(
+        "Array.from({ length: 300 }, (_, i) => i + 1).map((n) => [euclidFactors(n), mirrors(n)])"
+    )
+    for n, (factors, mirrors) in enumerate(told, start=1):
+        assert tuple(factors) == library.factors(n)
+        found = tuple((shift % n, Fraction(a, b)) for shift, a, b in mirrors)
+        assert found == library.mirrors(n), n
+
+
+@needs_browser
+def test_every_origin_has_a_colour(page):
+    known = page.evaluate("Object.keys(ORIGIN_COLOURS)")
+    shown = {origin.label for origin in bg.Origin if not origin.label.startswith("block-")}
+    assert set(known) == shown
 
 
 @needs_browser

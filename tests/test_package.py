@@ -88,6 +88,19 @@ def test_the_readme_example_runs_as_written(tmp_path):
         assert printed == promised
 
 
+def test_commands_print_what_the_docs_show():
+    shown = [block for page in (ROOT / "docs").glob("*.md") for block in blocks(page, "console")]
+    assert shown
+    for block in shown:
+        command, _, promised = block.partition("\n")
+        dollar, program, *arguments = command.split()
+        assert (dollar, program) == ("$", "basegraph")
+        printed = subprocess.run(
+            [sys.executable, "-m", program, *arguments], capture_output=True, text=True, check=True
+        ).stdout
+        assert printed == promised, command
+
+
 def test_no_file_speaks_of_a_machine():
     for path in [*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         assert not re.search(r"/(home|root|work)/", path.read_text()), path

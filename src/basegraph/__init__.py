@@ -3,6 +3,7 @@
 from basegraph.consensus import consensus_error, gossip
 from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime
 from basegraph.topology.catalog import TOPOLOGIES, topology
+from basegraph.topology.diagnostics import Diagnostics, diagnose
 from basegraph.topology.disagreement import (
     PairWeights,
     noise_disagreement,
@@ -43,6 +44,7 @@ __all__ = [
     "BasegraphError",
     "Certificate",
     "DecentralizedOptimizer",
+    "Diagnostics",
     "Gossip",
     "InvalidArgument",
     "InvalidRound",
@@ -55,6 +57,7 @@ __all__ = [
     "bytes_per_round",
     "consensus_error",
     "consensus_rate",
+    "diagnose",
     "from_networkx",
     "gossip",
     "noise_disagreement",

@@ -16,6 +16,7 @@ from basegraph.experiments import illustrations as illustrations_experiment
 from basegraph.experiments import lengths as lengths_experiment
 from basegraph.experiments import table as table_experiment
 from basegraph.experiments.store import ResultFolder
+from basegraph.topology.diagnostics import EXACT_NODES, MEANINGS, NO_VERDICT
 
 app = typer.Typer(help="Regenerate the paper's figures and tables.", rich_markup_mode=None)
 
@@ -195,6 +196,11 @@ def comparison_table(
         return
     _print(compared, f"topologies on {n} nodes; bytes of the busiest node, {size} parameters")
     print(f"where the average is never exact, consensus means: error × {table_experiment.SHRINK:g}")
+    for name, meaning in MEANINGS.items():
+        print(f"{name}: {meaning}.")
+    print(NO_VERDICT)
+    if n > EXACT_NODES:
+        print("D and noise are Monte-Carlo estimates here.")
     print()
     _print(rates, f"order of rounds DSGD needs, in units of L·F0: n={n}, {_said(constants)}")
     print(f"\nwritten to {folder.path}")

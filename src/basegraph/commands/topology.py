@@ -11,11 +11,13 @@ import typer
 
 from basegraph.commands.arguments import Force, build, whole_number
 from basegraph.commands.output import as_json, table
+from basegraph.errors import InvalidArgument
 from basegraph.files import writable
 from basegraph.topology.catalog import TOPOLOGIES
+from basegraph.topology.diagnostics import MEANINGS, NO_VERDICT, Diagnostics, diagnose, is_quick
 from basegraph.topology.origin import Origin
 from basegraph.topology.round import Round
-from basegraph.topology.sequence import Topology
+from basegraph.topology.sequence import Sequence, Topology
 
 SHOWN = 12
 """Edges listed in one cell before the rest is counted only."""
@@ -40,6 +42,13 @@ def topology(
         str | None,
         typer.Option(metavar="T", help="rounds to show; default: one period, or 4 of a random one"),
     ] = None,
+    properties: Annotated[
+        bool | None,
+        typer.Option(
+            "--properties/--no-properties",
+            help="disagreement in training and pair weights; default: if it takes a second at most",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     draw: Annotated[
         Path | None, typer.Option(metavar="FILE", help="draw the rounds to this .svg, .png or .pdf")
@@ -50,6 +59,7 @@ def topology(
 
     Example: basegraph topology base --nodes 6 --degree 1 --draw base-6.svg
 
+    Below stand, for periodic topologies, diagnostics of what the number of rounds does not say.
     Without a name: list the catalogue.
     """
     if not spec:
@@ -65,19 +75,30 @@ def topology(
     )
     count = built.period or 4 if steps is None else whole_number("--steps", steps)
     one = None if node is None else whole_number("--node", node, low=0)
+    if properties and one is not None:
+        raise InvalidArgument("--node", one, "is one node; --properties are of the whole topology")
+    if properties and not isinstance(built, Sequence):
+        raise InvalidArgument("NAME", spec, "is random: --properties need a period")
     heard = [] if one is None else hears(built, one, count)
     if draw is not None:
         from basegraph.plots.rounds import draw_rounds
 
         draw_rounds(built, draw, steps=count)
+    found = None
+    if one is None and isinstance(built, Sequence) and properties is not False:
+        found = diagnose(built) if properties or is_quick(built) else None
     if json:
-        as_json(describe(built, count) if one is None else heard)
+        as_json({**describe(built, count), **as_dict(found)} if one is None else heard)
     elif one is not None:
         rows = [(step, j, w) for step, weights in heard for j, w in weights.items()]
         table(["step", "hears node", "weight"], rows, title=f"{built!r}: node {one}")
     else:
         rows_by_round = [row for step in range(count) for row in _rows(step, built)]
         table(["round", "added by", "weight", "edges", "which"], rows_by_round, title=repr(built))
+        if found is not None:
+            _print_properties(found)
+        elif isinstance(built, Sequence) and properties is None:
+            print("\nproperties take more than a second here: --properties computes them")
     if draw is not None and not json:
         print(f"drawn to {draw}")
 
@@ -116,6 +137,32 @@ def describe(built: Topology, count: int) -> dict[str, Any]:
             for step in range(count)
         ],
     }
+
+
+def as_dict(found: Diagnostics | None) -> dict[str, Any]:
+    """The diagnostics, for a program: null where they have not been computed."""
+    if found is None:
+        return {"properties": None}
+    return {
+        "properties": {
+            "training_disagreement": {f"{rho:g}": d for rho, d in found.training.items()},
+            "noise_disagreement": found.noise_or_why_not,
+            "mean_pair_weight": found.weights.mean,
+            "largest_pair_weight": str(found.weights.largest),
+            "how": found.how,
+            "meanings": MEANINGS,
+            "caution": NO_VERDICT,
+        }
+    }
+
+
+def _print_properties(found: Diagnostics) -> None:
+    cells = [f"{v:.4g}" if isinstance(v, float) else v for v in found.row().values()]
+    print()
+    table(list(found.row()), [cells], title=f"properties ({found.how})")
+    for name, meaning in MEANINGS.items():
+        print(f"{name}: {meaning}.")
+    print(NO_VERDICT)
 
 
 def edges(r: Round, symmetric: bool) -> list[tuple[int, int, Fraction, Origin]]:

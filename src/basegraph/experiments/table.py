@@ -9,6 +9,7 @@ from typing import Any
 
 from basegraph.errors import InvalidArgument, NotFiniteTime
 from basegraph.topology.catalog import topology
+from basegraph.topology.diagnostics import diagnose
 from basegraph.topology.properties import bytes_per_round, consensus_rate
 from basegraph.topology.sequence import Sequence
 from basegraph.topology.verify import verify
@@ -54,7 +55,7 @@ def comparison(n: int, parameters: int) -> list[dict[str, Any]]:
     `rate per period` is β of Definition 1 for the product of one period, `rate per round` its
     period-th root. `bytes to consensus` counts what the node that sends most in a period sends
     until the exact average, or, where that never comes, until the error has certainly shrunk by
-    `SHRINK`.
+    `SHRINK`. The last columns are `diagnose`: estimates for n above 300.
     """
     rows = []
     for theory in THEORY:
@@ -83,6 +84,7 @@ def comparison(n: int, parameters: int) -> list[dict[str, Any]]:
                 "bytes to consensus": (
                     None if steps is None else round(traffic.period * steps / t.period)
                 ),
+                **diagnose(t).row(),
             }
         )
     return rows

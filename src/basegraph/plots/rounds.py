@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from math import ceil, cos, hypot, pi, sin
+from math import ceil, cos, dist, pi, sin
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from matplotlib.lines import Line2D
 
@@ -25,8 +25,16 @@ CLUTTERED = 4
 """More edges than this that all have one weight do not repeat it: the title says it once."""
 SPACING = 0.36
 """Inches between two nodes on the circle."""
+CROWDING = 0.17
+"""Inches that a panel grows with every weight in it."""
 WIDEST = 15.0
 """Inches: panels go to the next row beyond."""
+ALONG = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)
+"""Where on an edge its weight may stand, the best first."""
+CLEAR = 0.3
+"""More room than this around a weight, in radii of the circle, is as good as any."""
+
+Point = tuple[float, float]
 
 # The colours of the paper's pseudo-code, darkened where a thin line would not show.
 COLOURS = {
@@ -51,14 +59,17 @@ def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
         raise InvalidArgument("n", topology.n, f"at most {MOST_NODES} nodes can be drawn")
     if steps > MOST_ROUNDS:
         raise InvalidArgument("steps", steps, f"at most {MOST_ROUNDS} rounds can be drawn")
-    size = max(2.5, topology.n * SPACING / pi + 0.7)
+    rounds = [topology.round(step) for step in range(steps)]
+    labelled = [r for r in rounds if _is_labelled(r, topology.symmetric)]
+    labels = max((_edges(r, topology.symmetric) for r in labelled), default=0)
+    size = max(2.5, topology.n * SPACING / pi + 0.7, 1.5 + labels * CROWDING)
     columns = min(steps, max(1, int(WIDEST / size)))
     figure, axes = panels(ceil(steps / columns), columns, width=size, height=size + 0.25)
-    rounds = [topology.round(step) for step in range(steps)]
+    order = _order(rounds)
     for step, axis in enumerate(axes):
         axis.set_axis_off()
         if step < steps:
-            _draw_round(axis, rounds[step], topology.symmetric)
+            _draw_round(axis, rounds[step], topology.symmetric, order)
             axis.set_title(_title(step, rounds[step], topology.symmetric), fontsize=9)
     seen = sorted({int(origin) for r in rounds for origin in r.origins})
     handles = [
@@ -74,13 +85,15 @@ def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
     save(figure, path)
 
 
-def _draw_round(axis: Axes, r: Round, symmetric: bool) -> None:
-    places = [(sin(2 * pi * i / r.n), cos(2 * pi * i / r.n)) for i in range(r.n)]
+def _draw_round(axis: Axes, r: Round, symmetric: bool, order: list[int]) -> None:
+    angles = [2 * pi * place / r.n for place in order]
+    places = [(sin(angle), cos(angle)) for angle in angles]
     axis.set_aspect("equal")
     margin = 1 + 0.9 / max(3.0, r.n * SPACING / pi)
     axis.set_xlim(-margin, margin)
     axis.set_ylim(-margin, margin)
-    labelled = _is_labelled(r, symmetric)
+    curves: list[_Curve] = []
+    texts: list[str] = []
     for i, j, numerator, denominator, origin in zip(
         r.receivers.tolist(),
         r.senders.tolist(),
@@ -91,7 +104,7 @@ def _draw_round(axis: Axes, r: Round, symmetric: bool) -> None:
     ):
         if symmetric and i > j:
             continue
-        bend = _bend(i, j, r.n)
+        bend = _bend(order[i], order[j], r.n)
         arrow = {
             "arrowstyle": "-" if symmetric else "-|>",
             "color": COLOURS[Origin(origin)],
@@ -101,11 +114,34 @@ def _draw_round(axis: Axes, r: Round, symmetric: bool) -> None:
             "connectionstyle": f"arc3,rad={bend}",
         }
         axis.annotate("", places[i], places[j], arrowprops=arrow)
-        if labelled:
-            _label(axis, places[j], places[i], bend, f"{numerator}/{denominator}")
+        curves.append(_Curve(places[j], places[i], bend))
+        texts.append(f"{numerator}/{denominator}")
+    if _is_labelled(r, symmetric):
+        for spot, text in zip(_spots(curves, places), texts, strict=True):
+            axis.annotate(
+                text,
+                spot,
+                fontsize=7,
+                ha="center",
+                va="center_baseline",
+                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
+            )
     axis.plot(*zip(*places, strict=True), "o", markersize=13, color="white", mec="#33312e")
     for i, place in enumerate(places):
         axis.annotate(str(i), place, ha="center", va="center_baseline", fontsize=7.5)
+
+
+def _order(rounds: list[Round]) -> list[int]:
+    """The place of every node on the circle: in turn, but where mirrors would not look like it.
+
+    The mirrors of 2q nodes join i with q + (i + s) mod q. With the first half clockwise on the even
+    places and the second half the other way round on the odd ones, that is a mirror of the circle.
+    """
+    n = rounds[0].n
+    mirrors = all((r.origins == Origin.MIRROR).all() for r in rounds)
+    if n % 2 or not mirrors:
+        return list(range(n))
+    return [2 * i for i in range(n // 2)] + [(1 - 2 * i) % n for i in range(n // 2)]
 
 
 def _bend(receiver: int, sender: int, n: int) -> float:
@@ -116,32 +152,45 @@ def _bend(receiver: int, sender: int, n: int) -> float:
     return bend if clockwise == passed else -bend
 
 
-def _label(
-    axis: Axes, start: tuple[float, float], end: tuple[float, float], bend: float, text: str
-) -> None:
-    """The weight beside the edge, off the middle of long ones, where chords would meet."""
-    across, up = end[0] - start[0], end[1] - start[1]
-    length = hypot(across, up)
-    along = 0.5 if length < 1.2 else 0.3
-    bulge = 2 * along * (1 - along) * bend
-    spot = (start[0] + along * across + bulge * up, start[1] + along * up - bulge * across)
-    normal = (-up / length, across / length)
-    if normal[0] * spot[0] + normal[1] * spot[1] > 0:  # towards the centre, where there is room
-        normal = (-normal[0], -normal[1])
-    axis.annotate(
-        text,
-        spot,
-        xytext=(9 * normal[0], 7 * normal[1]),
-        textcoords="offset points",
-        fontsize=7,
-        ha="center",
-        va="center_baseline",
-    )
+class _Curve(NamedTuple):
+    """An edge as it is drawn."""
+
+    start: Point
+    end: Point
+    bend: float
+
+    def at(self, along: float) -> Point:
+        """The point at this share of the way."""
+        across, up = self.end[0] - self.start[0], self.end[1] - self.start[1]
+        bulge = 2 * along * (1 - along) * self.bend
+        return (
+            self.start[0] + along * across + bulge * up,
+            self.start[1] + along * up - bulge * across,
+        )
+
+
+def _spots(curves: list[_Curve], nodes: list[Point]) -> list[Point]:
+    """A spot on every edge for its weight, as far as can be from nodes, edges and other weights."""
+    taken: list[Point] = []
+    passed = [[curve.at(step / 10) for step in range(1, 10)] for curve in curves]
+    for number, curve in enumerate(curves):
+        others = [spot for edge in passed[:number] + passed[number + 1 :] for spot in edge]
+
+        def room(along: float, curve: _Curve = curve, others: list[Point] = others) -> float:
+            spot = curve.at(along)
+            near = [1.2 * dist(spot, other) for other in others]  # an edge may come nearer
+            return min([*near, *(dist(spot, other) for other in nodes + taken)], default=1.0)
+
+        taken.append(curve.at(max(ALONG, key=lambda along: min(room(along), CLEAR))))
+    return taken
 
 
 def _is_labelled(r: Round, symmetric: bool) -> bool:
-    edges = len(r.receivers) // (2 if symmetric else 1)
-    return edges <= (LABELLED if len(_weights(r)) > 1 else CLUTTERED)
+    return _edges(r, symmetric) <= (LABELLED if len(_weights(r)) > 1 else CLUTTERED)
+
+
+def _edges(r: Round, symmetric: bool) -> int:
+    return len(r.receivers) // (2 if symmetric else 1)
 
 
 def _weights(r: Round) -> list[tuple[int, int]]:

@@ -105,7 +105,9 @@ def noise_disagreement(
 
     The mean over the phases of tr C / n in the steady state of C ← W (C + I - J) Wᵀ; infinite
     where the topology does not connect the nodes. Exact to rounding for n up to a few hundred; with
-    `samples`, a Monte-Carlo estimate as for `training_disagreement`.
+    `samples`, a Monte-Carlo estimate as for `training_disagreement`. That starts from agreement
+    and comes out too small where forgetting takes more than steps / 2 rounds: a ring takes some n²
+    of them (`diagnose` gives no estimate then).
 
     >>> from basegraph.topology.catalog import topology
     >>> round(noise_disagreement(topology("base", n=25)), 2)

@@ -13,18 +13,19 @@ from pathlib import Path
 from basegraph.files import replacing
 from basegraph.topology.sequence import Topology
 
-SCRIPTS = ("draws.js", "topologies.js", "gossip.js", "draw.js", "app.js")
+SCRIPTS = ("draws.js", "euclid.js", "topologies.js", "gossip.js", "draw.js", "app.js")
 CHOICES = (
     "base:k=1",
     "base:k=2",
     "base:k=4",
+    "euclid",
     "one-peer-exponential",
     "exponential",
     "ring",
     "torus",
 )
 MOST_NODES = 300
-LEFT_OUT = ("short", "euclid", "steady", "block-mix", "block-merge")
+LEFT_OUT = ("short", "steady", "block-mix", "block-merge")
 """Topologies of the catalogue that the page cannot show."""
 
 

@@ -10,6 +10,7 @@ const ORIGIN_COLOURS = {
   "Alg. 2 line 25": "#35a835",
   "Alg. 2 line 27": "#4db1e0",
   "Alg. 3 line 10": "var(--ink)",
+  "euclid mirror": "#8f63b0",
   "": "var(--edge)",
 };
 const CURVES = ["#0b7aa8", "#d1495b", "#2e9b57", "#b97a00", "#8a63c4", "#7d8aa3", "#b8479c", "#6b6b00"];

@@ -1,5 +1,6 @@
-// The topologies of the catalogue (but those in LEFT_OUT of the package), computed in the page. A round is a list of arcs
-// [receiver, sender, numerator, denominator, origin]; the library's tests compare it arc for arc.
+// The topologies of the catalogue (but those in LEFT_OUT of the package), computed in the page. A
+// round is a list of arcs [receiver, sender, numerator, denominator, origin]; the library's tests
+// compare it arc for arc.
 
 function greatestDivisor(a, b) {
   return b === 0 ? a : greatestDivisor(b, a % b);
@@ -296,6 +297,7 @@ const CATALOGUE = {
   base: [(n, o) => baseGraph(n, o.k), ["k"]],
   "simple-base": [(n, o) => simpleBase(n, o.k), ["k"]],
   "hyper-hypercube": [(n, o) => hyperHypercube(n, o.k), ["k"]],
+  euclid: [euclid, []],
   "one-peer-hypercube": [onePeerHypercube, []],
   "one-peer-exponential": [onePeerExponential, []],
   exponential: [exponential, []],
