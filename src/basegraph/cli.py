@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from typing import Any
 
 import typer
@@ -71,6 +72,7 @@ def main() -> None:
         fail(f"{FLAGS.get(error.argument, error.argument)}{str(error)[len(error.argument) :]}", 2)
     except BasegraphError as error:
         if error.quiet:
+            let_others_speak()
             sys.exit(error.exit_code)
         fail(str(error), error.exit_code)
     except MemoryError as error:
@@ -94,8 +96,15 @@ def silence() -> None:
 def fail(message: str, code: int) -> None:
     """One line on standard error, then leave with this exit code.
 
-    Of the processes that torchrun starts on a machine, all make the same mistake: one says it.
+    Of the processes that torchrun starts on a machine, all make the same mistake: one says it, and
+    then torchrun ends the others.
     """
-    if code != 2 or os.environ.get("LOCAL_RANK", "0") == "0":
-        print(f"basegraph: error: {' '.join(message.split())}", file=sys.stderr)
+    if code == 2 and os.environ.get("LOCAL_RANK", "0") != "0":
+        let_others_speak()
+    print(f"basegraph: error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
+
+
+def let_others_speak() -> None:
+    """Wait: torchrun ends all processes as soon as one has ended, with what it has not yet said."""
+    time.sleep(5)

@@ -82,10 +82,11 @@ def train(
         raise InvalidArgument("--engine", engine, "must be stacked or distributed")
     distributed = engine == "distributed"
     if distributed:
-        from basegraph.training.elastic import restarted, world_size
+        from basegraph.mixing.group import restarts
+        from basegraph.training.elastic import world_size
 
         size = world_size()
-        resume = resume or (restarted() and (out / "config.toml").is_file())
+        resume = resume or (restarts() > 0 and (out / "config.toml").is_file())
     if resume and config is None and (out / "config.toml").is_file():
         config = out / "config.toml"
     settings = {} if config is None else read_toml(config)
@@ -93,7 +94,7 @@ def train(
     if distributed:
         asked = settings.get("nodes", size)
         if asked != size and not resume:
-            raise InvalidArgument("nodes", asked, f"torchrun has started {size} processes")
+            raise InvalidArgument("--nodes", asked, f"torchrun has started {size} processes")
         settings["nodes"] = size
     chosen = RunConfig(**settings)
     if not distributed and resume and any((out / "nodes").glob("node-*.safetensors")):

@@ -9,6 +9,7 @@ Shape legend: x_d the vector of this node.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -148,7 +149,7 @@ class DistributedMixer:
         """What to say when a node, this one or any, did not answer."""
         period = self.topology.period
         place = "" if period is None else f" (round {step % period} of {period})"
-        reason = " ".join(str(error).split())[:160]
+        reason = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split())).partition(". ")[0][:160]
         who = "a node" if node is None else f"node {node}"
         return PeerLost(
             f"node {self.node}: {who} did not answer at step {step}{place} within "

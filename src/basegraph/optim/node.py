@@ -18,6 +18,7 @@ from basegraph.algorithms.stability import communicates, round_index
 from basegraph.errors import BasegraphError, InvalidArgument, NotFiniteTime
 from basegraph.files import writable
 from basegraph.mixing.distributed import DistributedMixer, NotFinite, PeerLost, Pending, Traffic
+from basegraph.mixing.group import join
 from basegraph.mixing.handshake import require_alike
 from basegraph.optim import survivors
 from basegraph.optim.told import Told
@@ -108,7 +109,7 @@ class Node:
         assert self.checkpoint is not None
         facts = {"n": self.topology.n, "step": step}
         path = survivors.save(self.checkpoint, self.mixer.node, {"x": self.x_d}, facts)
-        return f"its model after {step} steps is in {path}"
+        return f"saved node {self.mixer.node} after {step} steps in {path}"
 
     def begin(self, step: int) -> None:
         """Start to exchange x for this step, behind whatever is computed next."""
@@ -243,7 +244,7 @@ def _join(group: Any) -> None:
             "no process group: start the script with torchrun, for example "
             "torchrun --nproc-per-node 4 script.py"
         )
-    dist.init_process_group()
+    join()
     atexit.register(_leave)
 
 

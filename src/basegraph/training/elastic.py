@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.mixing.distributed import PeerLost
+from basegraph.mixing.group import join
 from basegraph.mixing.handshake import texts_of_all, together
 from basegraph.models.networks import build
 from basegraph.optim import survivors
@@ -45,11 +45,6 @@ def world_size() -> int:
     return int(os.environ["WORLD_SIZE"])
 
 
-def restarted() -> bool:
-    """Whether torchrun has started the nodes again after a fault."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
 def train_distributed(
     config: RunConfig,
     out: Path,
@@ -65,7 +60,7 @@ def train_distributed(
     if not timeout > 0:
         raise InvalidArgument("--timeout", timeout, "must be a number of seconds above 0")
     backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout))
+    join(backend, timeout)
     node = dist.get_rank()
 
     def prepare() -> tuple[Dataset, Replica, RunFolder]:
@@ -160,7 +155,7 @@ class ElasticRun(Run):
             "fingerprint": self.fingerprint,
         }
         path = survivors.save(self.folder.nodes, engine.node, {"x": engine.x_d}, facts)
-        where = f"its model after {engine.step} steps is in {path}, --resume continues"
+        where = f"saved node {engine.node} after {engine.step} steps in {path}, --resume continues"
         return PeerLost(f"{error}; {where}", error.node)
 
     def _told_by_node_0(self, facts: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,26 @@
+"""The process group of nodes that torchrun has started."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
+
+
+def restarts() -> int:
+    """How often torchrun has started the nodes again."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+
+
+def join(backend: str | None = None, timeout: float | None = None) -> None:
+    """Make the process group of all nodes, from torchrun's environment.
+
+    Nodes that are started again must not find what those before them have left in torchrun's store:
+    their addresses, where nobody answers any more. So every start has a place of its own there.
+    """
+    patience = dist.default_pg_timeout if timeout is None else timedelta(seconds=timeout)
+    store, rank, size = next(rendezvous("env://", timeout=patience))
+    own = dist.PrefixStore(f"start {restarts()}", store)  # type: ignore[attr-defined]
+    dist.init_process_group(backend, store=own, rank=rank, world_size=size, timeout=patience)

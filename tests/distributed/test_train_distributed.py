@@ -1,0 +1,209 @@
+"""`basegraph train --engine distributed`: the run of one process; nodes lost, stopped, changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from launch import environment, free_port, torchrun
+from safetensors.torch import load_file
+
+from basegraph.training.config import RunConfig
+from basegraph.training.run import train
+
+
+def command(nodes: int, *flags: object, restarts: int = 0) -> list[str]:
+    return [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(nodes),
+        "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
+        "--max-restarts", str(restarts),
+        "-m", "basegraph", "train", "--engine", "distributed", *map(str, flags),
+    ]  # fmt: skip
+
+
+def run(nodes: int, *flags: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(nodes, *flags), capture_output=True, text=True, timeout=200, env=environment()
+    )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"nodes": 5, "epochs": 3},
+        {
+            "nodes": 4,
+            "epochs": 2,
+            "algorithm": "sgp",
+            "topology": "one-peer-exponential",
+            "local_steps": 2,
+            "weight_decay": 0.01,
+        },
+    ],
+)
+def test_the_same_run_as_in_one_process(fields, tmp_path):
+    config = RunConfig(**fields)
+    rows = train(config, tmp_path / "stacked")
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in fields.items()]
+    done = run(fields["nodes"], *flags, "--out", tmp_path / "apart")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("test accuracy") == len(rows) + 1  # node 0 speaks for all
+    there = sorted(path.name for path in (tmp_path / "stacked").iterdir())
+    assert sorted(path.name for path in (tmp_path / "apart").iterdir()) == there
+    same = [(tmp_path / f / "config.toml").read_text() for f in ("stacked", "apart")]
+    assert same[0] == same[1]
+    text = (tmp_path / "apart" / "metrics.jsonl").read_text()
+    for mine, theirs in zip(map(json.loads, text.splitlines()), rows, strict=True):
+        assert mine.keys() == theirs.keys()
+        for name in mine.keys() - {"seconds"}:
+            assert mine[name] == pytest.approx(theirs[name], rel=1e-4), name
+    ours, truth = (
+        load_file(tmp_path / folder / "checkpoint.safetensors") for folder in ("apart", "stacked")
+    )
+    assert ours.keys() == truth.keys()
+    for name, tensor in truth.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=1e-5, atol=1e-6)
+
+
+class Job:
+    """torchrun in the background, its output in a file."""
+
+    def __init__(self, log: Path, arguments: list[str]) -> None:
+        self.log = log
+        self.file = open(log, "w", encoding="utf-8")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            arguments, stdout=self.file, stderr=subprocess.STDOUT, env=environment()
+        )
+
+    def wait_for(self, pattern: str, seconds: float = 120) -> re.Match[str]:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = re.search(pattern, self.log.read_text(encoding="utf-8"))
+            if found:
+                return found
+            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")[-3000:]
+            time.sleep(0.1)
+        raise AssertionError(f"{pattern} not seen: {self.log.read_text(encoding='utf-8')[-3000:]}")
+
+    def worker(self, rank: int) -> int:
+        """The process of a node."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+                words = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:  # gone already
+                continue
+            if int(parent) == self.process.pid and f"RANK={rank}".encode() in words:
+                return int(folder.name)
+        raise AssertionError(f"no node {rank}")
+
+    def stop(self) -> str:
+        """Tell it to stop; everything it has said."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=90)
+        return self.log.read_text(encoding="utf-8")
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.file.close()
+
+
+def test_a_killed_node_then_fewer_nodes(tmp_path):
+    """kill -9: torchrun starts all again from the survivors; then three nodes instead of four."""
+    out = tmp_path / "run"
+    flags = ["--epochs", 3000, "--evaluate-every", 5, "--timeout", 30, "--out", out]
+    with Job(tmp_path / "first.log", command(4, *flags, restarts=1)) as job:
+        job.wait_for("epoch 10:")
+        os.kill(job.worker(2), signal.SIGKILL)
+        said = job.wait_for(r"node \d: node \d did not answer at step \d+ \(round \d of 2\)")
+        job.wait_for(r"began again after step \d+ from the average of 3 of 4 nodes")
+        text = job.wait_for(r"now 4 nodes: base:k=1[^\n]*n=4\n(.|\n)*epoch \d+:").string
+        assert "saved node" in text, said
+        text = job.stop()
+        assert re.search(r"stopped by SIGTERM after step \d+", text)
+        assert text.count("stopped by SIGTERM") == 1
+    assert not list((out / "nodes").glob("*.safetensors"))
+    before = load_file(out / "checkpoint.safetensors")["x"]
+    assert before.shape[0] == 4
+    with Job(tmp_path / "second.log", command(3, "--resume", "--out", out)) as job:
+        job.wait_for(r"from the average of 4 of 4 nodes.*now 3 nodes: .*n=3")
+        job.wait_for(r"epoch \d+:")
+        job.stop()
+    assert load_file(out / "checkpoint.safetensors")["x"].shape[0] == 3
+    restarts = [json.loads(line) for line in (out / "restarts.jsonl").read_text().splitlines()]
+    assert [(r["nodes_before"], r["nodes"]) for r in restarts] == [(4, 4), (4, 3)]
+    assert restarts[0]["survivors"] == [0, 1, 3]
+    epochs = [
+        json.loads(line)["epoch"] for line in (out / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert epochs == sorted(set(epochs))
+    assert "nodes = 3" in (out / "config.toml").read_text()
+
+
+def test_any_number_of_nodes_begins_from_the_survivors_average(tmp_path):
+    done = torchrun(3, "restart_script.py", tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("began again") == 3
+    assert "began again after step 43 from the average of 4 of 5 nodes; base:k=1 for n=3" in (
+        done.stderr
+    )
+
+
+MISTAKES = {
+    "another number of nodes": (["--nodes", 7], "--nodes=7: torchrun has started 3 processes"),
+    "no GPU": (["--device", "cuda"], "device='cuda"),
+    "unstable": (["--algorithm", "d2"], "d2 is unstable on base:k=1 with n=3"),
+    "timeout": (["--timeout", "-3"], "--timeout"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_are_one_line(mistake, tmp_path):
+    flags, said = MISTAKES[mistake]
+    if mistake == "no GPU" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    done = run(3, *flags, "--out", tmp_path / "run")
+    assert done.returncode != 0
+    errors = [line for line in done.stderr.splitlines() if "basegraph: error:" in line]
+    assert len(errors) == 1, done.stderr
+    assert said in errors[0]
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_torchrun(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "basegraph", "train", "--engine", "distributed", "--out", tmp_path],
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        "basegraph: error: --engine='distributed': start it with torchrun"
+    )
+
+
+def test_one_process_does_not_resume_what_lost_a_node(tmp_path):
+    train(RunConfig(nodes=3, epochs=1), tmp_path / "run")
+    (tmp_path / "run" / "nodes").mkdir()
+    (tmp_path / "run" / "nodes" / "node-0.safetensors").write_bytes(b"")
+    done = subprocess.run(
+        [sys.executable, "-m", "basegraph", "train", "--resume", "--out", tmp_path / "run"],
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "resume with --engine distributed" in done.stderr
