@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 import torch
 
 import basegraph as bg
+from basegraph.training import checkpoint
 
 
 def main() -> int:
@@ -19,8 +21,10 @@ def main() -> int:
         topology="base:k=1",
         timeout=float(sys.argv[1]),
         refuse_nonfinite=True,
+        checkpoint=sys.argv[2],
     )
-    poison = len(sys.argv) > 2 and torch.distributed.get_rank() == int(sys.argv[2])
+    node = torch.distributed.get_rank()
+    poison = len(sys.argv) > 3 and node == int(sys.argv[3])
     for step in range(10_000):
         net.zero_grad()
         net(torch.ones(2, 4)).square().sum().backward()
@@ -31,7 +35,10 @@ def main() -> int:
             optimizer.step()
         except bg.BasegraphError as error:
             same = all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
-            print(f"stopped at step {step}, as it was: {same}; {error}", flush=True)
+            saved, facts = checkpoint.load(Path(sys.argv[2]) / f"node-{node}.safetensors")
+            flat = torch.cat([p.reshape(-1) for p in before])
+            kept = torch.equal(saved["x"], flat) and facts["step"] == step
+            print(f"stopped at step {step}, as it was: {same and kept}; {error}", flush=True)
             return error.exit_code
         if step == 3:
             print("going", flush=True)

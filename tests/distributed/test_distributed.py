@@ -66,9 +66,9 @@ def nodes(count: int, *arguments: object) -> list[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_lost_node_stops_the_others(how):
+def test_a_lost_node_stops_the_others(how, tmp_path):
     patience = 4.0
-    running = nodes(4, patience)
+    running = nodes(4, patience, tmp_path)
     try:
         for process in running:
             assert process.stdout is not None
@@ -83,6 +83,7 @@ def test_a_lost_node_stops_the_others(how):
             assert said is not None, (out, errors)
             assert int(said.group(2)) == rank
             assert re.search(r"at step \d+ \(round \d of 2\) within 4 s", out)
+            assert f"saved node {rank} after" in out
         assert time.monotonic() - began < 3 * patience + 10
     finally:
         for process in running:
@@ -90,8 +91,8 @@ def test_a_lost_node_stops_the_others(how):
             process.communicate()
 
 
-def test_values_that_are_no_numbers_do_not_spread():
-    running = nodes(2, 20.0, 1)
+def test_values_that_are_no_numbers_do_not_spread(tmp_path):
+    running = nodes(2, 20.0, tmp_path, 1)
     try:
         out, errors = running[0].communicate(timeout=60)
         assert running[0].returncode == 1, errors
