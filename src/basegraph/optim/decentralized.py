@@ -20,7 +20,7 @@ from basegraph.topology.sequence import Topology
 
 EITHER_ORDER = ("dsgd", "dsgdm")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
-BLOCK = 2**16
+BLOCK = 2**17
 """Parameters that are moved at a time: a few such blocks fit into a core's cache."""
 SMALL = 2**12
 """Parameters of a tensor up to which its gradient is put together with its neighbours'."""
