@@ -18,6 +18,7 @@ from torch import Tensor
 
 from basegraph.algorithms.deferred import Deferred, there
 from basegraph.algorithms.method import Method
+from basegraph.mixing.memory import empty_like
 
 Exchange = Callable[[Tensor, Tensor], Tensor]
 """outbox, where to put it -> the same, mixed; the two may be one."""
@@ -68,8 +69,8 @@ class SplitStep:
     def _once(self, x_d: Tensor, state: Any, blocks: list[Block], exchange: Exchange) -> Any:
         """One walk is enough where the exchange comes last: the new state waits beside the old."""
         if self._outbox is None:
-            self._outbox = torch.empty_like(x_d)
-            self._next = type(state)(*(torch.empty_like(part) for part in state))
+            self._outbox = empty_like(x_d)
+            self._next = type(state)(*(empty_like(part) for part in state))
         outbox, new = self._outbox, self._next
 
         for block in blocks:
@@ -88,7 +89,7 @@ class SplitStep:
         size = len(x_d)
         sections = max(self.method.messages, 1)
         if self._outbox is None:
-            self._outbox = x_d.new_empty(sections * size + EXTRA)
+            self._outbox = empty_like(x_d, size=sections * size + EXTRA)
         outbox, places = self._outbox, {}
         used = sections * size
         for block in blocks:

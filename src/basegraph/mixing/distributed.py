@@ -19,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.mixing.memory import empty_like
 from basegraph.topology.sequence import Topology
 
 TAGS = 2**20
@@ -112,6 +113,7 @@ class DistributedMixer:
         tag = self._exchanges % TAGS
         self._exchanges += 1
         inbox = [self.buffer(slot, sent) for slot in range(len(hears))]
+        messages: list[tuple[Any, Tensor, int]]
         messages = [(dist.irecv, box, j) for (j, _), box in zip(hears, inbox, strict=True)]
         messages += [(dist.isend, sent, j) for j in tells]
         try:
@@ -131,7 +133,7 @@ class DistributedMixer:
         key = (name, dtype or like.dtype, like.device)
         found = self._buffers.get(key)
         if found is None or found.numel() < like.numel():
-            found = self._buffers[key] = torch.empty_like(like, dtype=dtype)
+            found = self._buffers[key] = empty_like(like, dtype=dtype)
         return found[: like.numel()]
 
     def _post(self, messages: list[tuple[Any, Tensor, int]], tag: int) -> list[Any]:

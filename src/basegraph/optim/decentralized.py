@@ -15,6 +15,7 @@ from basegraph.algorithms.method import where_it_stands
 from basegraph.algorithms.split_step import Block, SplitStep
 from basegraph.algorithms.stability import communicates, require_stable
 from basegraph.errors import InvalidArgument
+from basegraph.mixing.memory import copy_of
 from basegraph.optim.node import Node, NodeOptimizer, parameters_of
 from basegraph.topology.sequence import Topology
 
@@ -82,9 +83,9 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._node.same_everywhere(settings)
         x_d = self._node.x_d
         moves_elsewhere = self.method.gradient_point is not where_it_stands
-        self._x = x_d.clone() if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
+        self._x = copy_of(x_d) if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
         self._state = self.method.init(x_d)
-        self._state = type(self._state)(*(part.clone() for part in self._state))
+        self._state = type(self._state)(*(copy_of(part) for part in self._state))
         self._split = SplitStep(self.method)
         self._show_state()
 

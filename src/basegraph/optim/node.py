@@ -16,6 +16,7 @@ from basegraph.algorithms.stability import communicates, round_index
 from basegraph.errors import BasegraphError, InvalidArgument, NotFiniteTime
 from basegraph.mixing.distributed import DistributedMixer, Pending, Traffic
 from basegraph.mixing.handshake import require_alike
+from basegraph.mixing.memory import empty_like
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
 from basegraph.topology.sequence import Topology
@@ -154,10 +155,11 @@ def _flatten(parameters: list[Tensor]) -> Tensor:
     if len(kinds) != 1:
         found = sorted(f"{dtype} on {device}" for device, dtype in kinds)
         raise InvalidArgument("params", found, "must all have one type and be on one device")
-    flat = torch.cat([p.detach().reshape(-1) for p in parameters])
+    flat = empty_like(parameters[0], size=sum(p.numel() for p in parameters))
     first = 0
     for p in parameters:
-        p.data = flat[first : first + p.numel()].view(p.shape)
+        place = flat[first : first + p.numel()].view(p.shape)
+        p.data = place.copy_(p.detach())
         first += p.numel()
     return flat
 
