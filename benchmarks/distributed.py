@@ -4,11 +4,15 @@ All forms move the same model, random tensors in the shapes of LeNet or VGG-11, 
 almost nothing. `raw` is one batch of isend/irecv of the same bytes with the round's partner and
 nothing else; `all-reduce` is the flat all-reduce of the gradients; `DDP` and `decent-dp` (if that
 package is installed, with its one-peer exponential graph) are whole steps of those, and so is
-`basegraph`: backward pass, momentum update, exchange. `mix` is basegraph's exchange alone. Times
-are medians over interleaved rounds of the slowest rank's time.
+`basegraph`: backward pass, momentum update, exchange (`overlapped`: combine-then-adapt, whose
+exchange runs behind the next backward pass, as decent-dp's does; what is under way at the end of
+some steps is waited for). `mix` is basegraph's exchange alone. Times are medians over interleaved
+rounds of the slowest rank's time.
 
-Beside what was measured stands what the model of `basegraph bench model` says. Its latency is the
-measured exchange of one number; its bandwidth is the shaped one, or else what `raw` shows.
+Beside what was measured stands what the model of `basegraph bench model` says. Its latency is that
+of one number, measured: of its exchange, and, as a collective's messages do not pass through
+Python, of its all-reduce divided by the 2(n-1) messages in a row. Its bandwidth is the shaped one,
+or else what `raw` shows.
 
     python benchmarks/distributed.py --ranks 4,8 --models lenet,vgg11
     python benchmarks/distributed.py --netns --rate 200mbit --delay 5ms
@@ -95,10 +99,11 @@ def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], N
     return exchange
 
 
-def forms(name: str) -> dict[str, Callable[[], None]]:
+def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
+    """What is measured, and how those that communicate behind the next step are brought to rest."""
     n = dist.get_world_size()
     size = sum(p.numel() for p in Shapes(name).parameters())
-    buffer = torch.randn(size)
+    buffer, number = torch.randn(size), torch.randn(1)
     found = {
         "one number": raw(1, bg.topology("base:k=1", n=n)),
         "raw": raw(size, bg.topology("base:k=1", n=n)),
@@ -106,6 +111,7 @@ def forms(name: str) -> dict[str, Callable[[], None]]:
         "mix base:k=1, bf16": mix(size, "base:k=1", torch.bfloat16),
         "mix ring": mix(size, "ring"),
         "mix exponential": mix(size, "exponential"),
+        "all-reduce one number": lambda: dist.all_reduce(number),
         "all-reduce": lambda: dist.all_reduce(buffer),
     }
     net = Shapes(name)
@@ -114,6 +120,12 @@ def forms(name: str) -> dict[str, Callable[[], None]]:
     net = Shapes(name)
     sgd = torch.optim.SGD(net.parameters(), lr=1e-6, momentum=0.9)
     found["basegraph Gossip"] = whole_step(net, bg.Gossip(sgd, "base:k=1"))
+    net = Shapes(name)
+    overlapped = bg.DecentralizedOptimizer(
+        net.parameters(), lr=1e-6, topology="base:k=1", order="combine-then-adapt"
+    )
+    found["basegraph overlapped"] = whole_step(net, overlapped)
+    rest = {"basegraph overlapped": overlapped._node.give_up_exchange}
     ddp = nn.parallel.DistributedDataParallel(Shapes(name))
     sgd = torch.optim.SGD(ddp.parameters(), lr=1e-6, momentum=0.9)
     found["DDP"] = whole_step(ddp, sgd)
@@ -132,7 +144,14 @@ def forms(name: str) -> dict[str, Callable[[], None]]:
             topology="one-peer-exp",
         )
         found["decent-dp"] = whole_step(theirs, None)
-    return found
+
+        def wait() -> None:
+            for op in theirs._comm_ops:
+                if op is not None:
+                    op.wait()
+
+        rest["decent-dp"] = wait
+    return found, rest
 
 
 def modelled(times: dict[str, float], size: int, rate: float | None) -> dict[str, float]:
@@ -141,22 +160,23 @@ def modelled(times: dict[str, float], size: int, rate: float | None) -> dict[str
     if rate is None:
         rate = size / (times["raw"] - latency)
     network = Network(bandwidth=rate, latency=latency)
+    inner = Network(bandwidth=rate, latency=times["all-reduce one number"] / max(2 * (n - 1), 1))
     shapes = {
         "raw": ("base:k=1", size),
         "mix base:k=1": ("base:k=1", size),
         "mix base:k=1, bf16": ("base:k=1", size // 2),
         "mix ring": ("ring", size),
         "mix exponential": ("exponential", size),
-        "all-reduce": ("all-reduce", size),
     }
-    return {
+    found = {
         label: cost(spec, n, sent, network).seconds_per_step
         for label, (spec, sent) in shapes.items()
     }
+    return {**found, "all-reduce": cost("all-reduce", n, size, inner).seconds_per_step}
 
 
 def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
-    works = forms(name)
+    works, rest = forms(name)
     taken: dict[str, list[float]] = {label: [] for label in works}
     for turn in range(rounds + 1):
         for label, work in works.items():
@@ -164,6 +184,7 @@ def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
             began = time.perf_counter()
             for _ in range(count):
                 work()
+            rest.get(label, lambda: None)()
             spent = torch.tensor((time.perf_counter() - began) / count)
             dist.all_reduce(spent, op=dist.ReduceOp.MAX)
             if turn:
@@ -176,7 +197,7 @@ def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
     for label, mine in times.items():
         known = model.get(label)
         print(
-            f"{dist.get_world_size():>5} {name:>7} {label:>20} {mine * 1e3:>9.2f} "
+            f"{dist.get_world_size():>5} {name:>7} {label:>21} {mine * 1e3:>9.2f} "
             f"{mine / times['raw']:>7.2f} {times['all-reduce'] / mine:>11.2f}"
             + ("" if known is None else f" {known * 1e3:>9.2f} {mine / known:>7.2f}"),
             flush=True,
@@ -187,9 +208,9 @@ def as_rank(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     for name in options.models.split(","):
-        count = {"lenet": 20, "vgg11": 2}[name]
+        count = {"lenet": 20, "vgg11": 4}[name]
         if options.netns:
-            measure(name, options.rounds, max(count // 4, 1), bandwidth("--rate", options.rate))
+            measure(name, options.rounds, count // 2, bandwidth("--rate", options.rate))
         else:
             measure(name, options.rounds, count, None)
     dist.destroy_process_group()
@@ -255,7 +276,7 @@ def main() -> None:
     print(header())
     where = f"{options.rate}, delay {options.delay}" if options.netns else "loopback"
     print(
-        f"\n{where}\n{'ranks':>5} {'model':>7} {'':>20} {'ms':>9} {'/raw':>7} {'all-reduce/':>11} "
+        f"\n{where}\n{'ranks':>5} {'model':>7} {'':>21} {'ms':>9} {'/raw':>7} {'all-reduce/':>11} "
         f"{'model ms':>9} {'/model':>7}",
         flush=True,
     )
@@ -273,3 +294,5 @@ if __name__ == "__main__":
     except (netns.NoNamespaces, bg.BasegraphError) as refusal:
         print(refusal, file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -17,6 +17,7 @@ from basegraph.errors import BasegraphError, InvalidArgument, NotFiniteTime
 from basegraph.mixing.distributed import DistributedMixer, Pending, Traffic
 from basegraph.mixing.handshake import require_alike
 from basegraph.mixing.memory import empty_like
+from basegraph.optim.exit import let_groups_go
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
 from basegraph.topology.sequence import Topology
@@ -40,6 +41,7 @@ class Node:
         refuse_nonfinite: bool,
     ) -> None:
         _join(group)
+        let_groups_go()
         if order not in ORDERS:
             raise InvalidArgument("order", order, f"must be one of {', '.join(ORDERS)}")
         self.local_steps = at_least(1, local_steps=local_steps)
