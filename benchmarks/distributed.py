@@ -4,10 +4,9 @@ All forms move the same model, random tensors in the shapes of LeNet or VGG-11, 
 almost nothing. `raw` is one batch of isend/irecv of the same bytes with the round's partner and
 nothing else; `all-reduce` is the flat all-reduce of the gradients; `DDP` and `decent-dp` (if that
 package is installed, with its one-peer exponential graph) are whole steps of those, and so is
-`basegraph`: backward pass, momentum update, exchange (`overlapped`: combine-then-adapt, whose
-exchange runs behind the next backward pass, as decent-dp's does; what is under way at the end of
-some steps is waited for). `mix` is basegraph's exchange alone. Times are medians over interleaved
-rounds of the slowest rank's time.
+`basegraph`: backward pass, momentum update, exchange. decent-dp's exchange runs behind the next
+step; the last one of those measured is waited for. `mix` is basegraph's exchange alone. Times are
+medians over interleaved rounds of the slowest rank's time.
 
 Beside what was measured stands what the model of `basegraph bench model` says. Its latency is that
 of one number, measured: of its exchange, and, as a collective's messages do not pass through
@@ -120,12 +119,7 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
     net = Shapes(name)
     sgd = torch.optim.SGD(net.parameters(), lr=1e-6, momentum=0.9)
     found["basegraph Gossip"] = whole_step(net, bg.Gossip(sgd, "base:k=1"))
-    net = Shapes(name)
-    overlapped = bg.DecentralizedOptimizer(
-        net.parameters(), lr=1e-6, topology="base:k=1", order="combine-then-adapt"
-    )
-    found["basegraph overlapped"] = whole_step(net, overlapped)
-    rest = {"basegraph overlapped": overlapped._node.give_up_exchange}
+    rest: dict[str, Callable[[], None]] = {}
     ddp = nn.parallel.DistributedDataParallel(Shapes(name))
     sgd = torch.optim.SGD(ddp.parameters(), lr=1e-6, momentum=0.9)
     found["DDP"] = whole_step(ddp, sgd)

@@ -2,8 +2,9 @@
 
 `torch.distributed.nn.functional` takes the process group that is there when it is first imported as
 a default argument, and the first step of any torch optimizer imports it. From then on
-`destroy_process_group` cannot end gloo's threads; they live until the interpreter goes, and one that
-only then lets go of a tensor aborts the process: "terminate called without an active exception".
+`destroy_process_group` cannot end gloo's threads; they live until the interpreter goes, and one
+that only then lets go of a tensor aborts the process: "terminate called without an active
+exception" (pytorch/pytorch issue 190489).
 """
 
 from __future__ import annotations
