@@ -22,6 +22,7 @@ pictures: .venv/run-ready
 	$(BIN)/basegraph topology base --nodes 6 --degree 1 --draw docs/images/base-6.svg --force
 	$(BIN)/basegraph lengths --nodes 2:200 --degree 1:5 --plot docs/images/lengths.png --force
 	$(BIN)/basegraph lengths --topologies base,short --nodes 2:256 --degree 1:4 --plot docs/images/short.png --force
+	$(BIN)/basegraph bench model --nodes 2:4096 --plot docs/images/scaling.png --force
 	$(BIN)/python examples/compare_topologies.py docs/images
 	$(BIN)/python examples/train_on_digits.py demo
 	cp demo/learning.png docs/images/learning.png
