@@ -25,6 +25,7 @@ pictures: .venv/run-ready
 	$(BIN)/basegraph topology block-merge --nodes 10 --degree 3 --draw docs/images/block-merge-10.svg --force
 	$(BIN)/basegraph lengths --nodes 2:200 --degree 1:5 --plot docs/images/lengths.png --force
 	$(BIN)/basegraph lengths --topologies base,short --nodes 2:256 --degree 1:4 --plot docs/images/short.png --force
+	$(BIN)/basegraph bench model --nodes 2:4096 --plot docs/images/scaling.png --force
 	$(BIN)/python examples/compare_topologies.py docs/images
 	$(BIN)/python examples/train_on_digits.py demo
 	cp demo/learning.png docs/images/learning.png

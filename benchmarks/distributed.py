@@ -4,16 +4,27 @@ All forms move the same model, random tensors in the shapes of LeNet or VGG-11, 
 almost nothing. `raw` is one batch of isend/irecv of the same bytes with the round's partner and
 nothing else; `all-reduce` is the flat all-reduce of the gradients; `DDP` and `decent-dp` (if that
 package is installed, with its one-peer exponential graph) are whole steps of those, and so is
-`basegraph`: backward pass, momentum update, exchange. `mix` is basegraph's exchange alone. Times
-are medians over interleaved rounds of the slowest rank's time.
+`basegraph`: backward pass, momentum update, exchange. decent-dp's exchange runs behind the next
+step; the last one of those measured is waited for. `mix` is basegraph's exchange alone. Times are
+medians over interleaved rounds of the slowest rank's time.
+
+Beside what was measured stands what the model of `basegraph bench model` says. Its latency is that
+of one number, measured: of its exchange, and, as a collective's messages do not pass through
+Python, of its all-reduce divided by the 2(n-1) messages in a row. Its bandwidth is the shaped one,
+or else what `raw` shows.
 
     python benchmarks/distributed.py --ranks 4,8 --models lenet,vgg11
+    python benchmarks/distributed.py --netns --rate 200mbit --delay 5ms
+
+With --netns every rank is in a network namespace of its own, on one bridge, behind a link that tc
+has shaped (netns.py); where the machine does not allow that it says why and leaves with 2.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,11 +32,15 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+import netns
 import torch
 import torch.distributed as dist
+from provenance import header
 from torch import Tensor, nn
 
 import basegraph as bg
+from basegraph.commands.units import bandwidth, seconds
+from basegraph.experiments.scaling import Network, cost
 from basegraph.mixing.distributed import DistributedMixer
 from basegraph.models.networks import build
 
@@ -83,15 +98,19 @@ def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], N
     return exchange
 
 
-def forms(name: str) -> dict[str, Callable[[], None]]:
+def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
+    """What is measured, and how those that communicate behind the next step are brought to rest."""
     n = dist.get_world_size()
     size = sum(p.numel() for p in Shapes(name).parameters())
-    buffer = torch.randn(size)
+    buffer, number = torch.randn(size), torch.randn(1)
     found = {
+        "one number": raw(1, bg.topology("base:k=1", n=n)),
         "raw": raw(size, bg.topology("base:k=1", n=n)),
         "mix base:k=1": mix(size, "base:k=1"),
         "mix base:k=1, bf16": mix(size, "base:k=1", torch.bfloat16),
+        "mix ring": mix(size, "ring"),
         "mix exponential": mix(size, "exponential"),
+        "all-reduce one number": lambda: dist.all_reduce(number),
         "all-reduce": lambda: dist.all_reduce(buffer),
     }
     net = Shapes(name)
@@ -100,6 +119,7 @@ def forms(name: str) -> dict[str, Callable[[], None]]:
     net = Shapes(name)
     sgd = torch.optim.SGD(net.parameters(), lr=1e-6, momentum=0.9)
     found["basegraph Gossip"] = whole_step(net, bg.Gossip(sgd, "base:k=1"))
+    rest: dict[str, Callable[[], None]] = {}
     ddp = nn.parallel.DistributedDataParallel(Shapes(name))
     sgd = torch.optim.SGD(ddp.parameters(), lr=1e-6, momentum=0.9)
     found["DDP"] = whole_step(ddp, sgd)
@@ -118,32 +138,111 @@ def forms(name: str) -> dict[str, Callable[[], None]]:
             topology="one-peer-exp",
         )
         found["decent-dp"] = whole_step(theirs, None)
-    return found
+
+        def wait() -> None:
+            for op in theirs._comm_ops:
+                if op is not None:
+                    op.wait()
+
+        rest["decent-dp"] = wait
+    return found, rest
 
 
-def measure(name: str, rounds: int, count: int) -> None:
-    works = forms(name)
-    times: dict[str, list[float]] = {label: [] for label in works}
+def modelled(times: dict[str, float], size: int, rate: float | None) -> dict[str, float]:
+    """Seconds that the model gives for what was measured."""
+    n, latency = dist.get_world_size(), times["one number"]
+    if rate is None:
+        rate = size / (times["raw"] - latency)
+    network = Network(bandwidth=rate, latency=latency)
+    inner = Network(bandwidth=rate, latency=times["all-reduce one number"] / max(2 * (n - 1), 1))
+    shapes = {
+        "raw": ("base:k=1", size),
+        "mix base:k=1": ("base:k=1", size),
+        "mix base:k=1, bf16": ("base:k=1", size // 2),
+        "mix ring": ("ring", size),
+        "mix exponential": ("exponential", size),
+    }
+    found = {
+        label: cost(spec, n, sent, network).seconds_per_step
+        for label, (spec, sent) in shapes.items()
+    }
+    return {**found, "all-reduce": cost("all-reduce", n, size, inner).seconds_per_step}
+
+
+def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
+    works, rest = forms(name)
+    taken: dict[str, list[float]] = {label: [] for label in works}
     for turn in range(rounds + 1):
         for label, work in works.items():
             dist.barrier()
             began = time.perf_counter()
             for _ in range(count):
                 work()
+            rest.get(label, lambda: None)()
             spent = torch.tensor((time.perf_counter() - began) / count)
             dist.all_reduce(spent, op=dist.ReduceOp.MAX)
             if turn:
-                times[label].append(float(spent))
-    if dist.get_rank() == 0:
-        one = median(times["raw"])
-        reduce = median(times["all-reduce"])
-        for label, spent in times.items():
-            mine = median(spent)
-            print(
-                f"{dist.get_world_size():>5} {name:>7} {label:>20} {mine * 1e3:>9.2f} "
-                f"{mine / one:>7.2f} {reduce / mine:>10.2f}",
-                flush=True,
-            )
+                taken[label].append(float(spent))
+    if dist.get_rank() > 0:
+        return
+    times = {label: median(spent) for label, spent in taken.items()}
+    size = 4 * sum(p.numel() for p in Shapes(name).parameters())
+    model = modelled(times, size, rate)
+    for label, mine in times.items():
+        known = model.get(label)
+        print(
+            f"{dist.get_world_size():>5} {name:>7} {label:>21} {mine * 1e3:>9.2f} "
+            f"{mine / times['raw']:>7.2f} {times['all-reduce'] / mine:>11.2f}"
+            + ("" if known is None else f" {known * 1e3:>9.2f} {mine / known:>7.2f}"),
+            flush=True,
+        )
+
+
+def as_rank(options: argparse.Namespace) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    for name in options.models.split(","):
+        count = {"lenet": 20, "vgg11": 4}[name]
+        if options.netns:
+            measure(name, options.rounds, count // 2, bandwidth("--rate", options.rate))
+        else:
+            measure(name, options.rounds, count, None)
+    dist.destroy_process_group()
+
+
+def ranks_of(count: int, before: list[list[str]], host: str, interface: str) -> None:
+    """Start the ranks, each behind its own prefix; if one fails, the others are stopped."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    shared = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": interface,
+        "MASTER_ADDR": host,
+        "MASTER_PORT": port,
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+    }
+    running = [
+        subprocess.Popen(
+            [*prefix, sys.executable, *sys.argv],
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank, prefix in enumerate(before)
+    ]
+    try:
+        while any(process.poll() is None for process in running):
+            time.sleep(0.1)
+            failed = [rank for rank, process in enumerate(running) if process.returncode]
+            if failed:
+                sys.exit(f"rank {failed[0]} failed")
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.terminate()
+        for process in running:
+            process.wait()
 
 
 def main() -> None:
@@ -151,27 +250,43 @@ def main() -> None:
     parser.add_argument("--ranks", default="4,8")
     parser.add_argument("--models", default="lenet,vgg11")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--netns", action="store_true", help="ranks in network namespaces")
+    parser.add_argument("--rate", default="200mbit", help="of a link, each way (with --netns)")
+    parser.add_argument("--delay", default="0ms", help="of a link (with --netns)")
     options = parser.parse_args()
     if "RANK" in os.environ:
-        torch.set_num_threads(1)
-        dist.init_process_group("gloo")
-        for name in options.models.split(","):
-            measure(name, options.rounds, 20 if name == "lenet" else 2)
-        dist.destroy_process_group()
+        as_rank(options)
         return
-    from provenance import header
-
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    enclosed = "BENCHMARK_ENCLOSED" in os.environ
+    if options.netns and not enclosed:
+        bandwidth("--rate", options.rate)
+        seconds("--delay", options.delay)
+        command = netns.enclosed([sys.executable, *sys.argv])
+        os.execvpe(command[0], command, {**os.environ, "BENCHMARK_ENCLOSED": "1"})
+    if options.netns:  # refused before anything is printed
+        with netns.shaped(1, options.rate, options.delay):
+            pass
     print(header())
-    print(f"\n{'ranks':>5} {'model':>7} {'':>20} {'ms':>9} {'/raw':>7} {'all-reduce/':>10}")
-    for ranks in options.ranks.split(","):
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", ranks]
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
-        command += ["--master-addr", "127.0.0.1", "--master-port", port, *sys.argv]
-        settings = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        subprocess.run(command, check=True, env=settings)
+    where = f"{options.rate}, delay {options.delay}" if options.netns else "loopback"
+    print(
+        f"\n{where}\n{'ranks':>5} {'model':>7} {'':>21} {'ms':>9} {'/raw':>7} {'all-reduce/':>11} "
+        f"{'model ms':>9} {'/model':>7}",
+        flush=True,
+    )
+    for ranks in map(int, options.ranks.split(",")):
+        if options.netns:
+            with netns.shaped(ranks, options.rate, options.delay) as prefixes:
+                ranks_of(ranks, prefixes, netns.address(0), netns.INTERFACE)
+        else:
+            ranks_of(ranks, [[]] * ranks, "127.0.0.1", "lo")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (netns.NoNamespaces, bg.BasegraphError) as refusal:
+        print(refusal, file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)

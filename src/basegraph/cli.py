@@ -11,7 +11,7 @@ from typing import Any
 import typer
 
 from basegraph import __version__
-from basegraph.commands import data, reproduce
+from basegraph.commands import bench, data, reproduce
 from basegraph.commands.compare import compare
 from basegraph.commands.consensus import consensus
 from basegraph.commands.explore import explore
@@ -40,6 +40,7 @@ for command in (topology, verify, lengths, consensus, explore, train, sweep, com
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")
 
 
 def show_version(asked: bool) -> None:

@@ -3,7 +3,7 @@
 A method works on every parameter by itself, and what it mixes does not depend on what it has mixed
 before in the same step. So the step can be walked through twice: first to learn what is to be
 sent, then, with the neighbours' answers, to move. Everything that is sent goes into one message.
-Both walks go over blocks that fit the cache.
+Both walks go over blocks that fit the cache, and compute what is wanted where it is wanted.
 
 Shape legend: x_d and the parts of a state (d,) of one node; outbox everything to be sent.
 """
@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from basegraph.algorithms.deferred import Deferred, there
 from basegraph.algorithms.method import Method
+from basegraph.mixing.memory import empty_like
 
 Exchange = Callable[[Tensor, Tensor], Tensor]
 """outbox, where to put it -> the same, mixed; the two may be one."""
@@ -58,27 +60,24 @@ class SplitStep:
         outbox, places = self._collect(x_d, state, blocks)
         mixed = exchange(outbox, outbox)
 
-        def answers(block: Block) -> Callable[[Tensor], Tensor]:
+        def answers(block: Block) -> Callable[[Deferred], Deferred]:
             waiting = iter(places[block.where.start])
-            return lambda v: mixed[next(waiting)].view(v.shape)
+            return lambda v: Deferred.of(mixed[next(waiting)])
 
         return self._move(x_d, state, blocks, answers)
 
     def _once(self, x_d: Tensor, state: Any, blocks: list[Block], exchange: Exchange) -> Any:
         """One walk is enough where the exchange comes last: the new state waits beside the old."""
         if self._outbox is None:
-            self._outbox = torch.empty_like(x_d)
-            self._next = type(state)(*(torch.empty_like(part) for part in state))
+            self._outbox = empty_like(x_d)
+            self._next = type(state)(*(empty_like(part) for part in state))
         outbox, new = self._outbox, self._next
 
-        def mix(v: Tensor) -> Tensor:
-            return v
-
         for block in blocks:
-            half, moved = self._step(x_d, state, block, mix)
-            outbox[block.where] = half
-            for whole, fresh in zip(new, moved, strict=True):
-                whole[block.where] = fresh
+            half, moved = self._step(x_d, state, block, lambda v: v)
+            for whole, fresh in zip(new, moved, strict=True):  # first: x may be made from these
+                fresh.into(whole[block.where])
+            half.into(outbox[block.where])
         exchange(outbox, x_d)
         self._next = state
         return new
@@ -90,13 +89,13 @@ class SplitStep:
         size = len(x_d)
         sections = max(self.method.messages, 1)
         if self._outbox is None:
-            self._outbox = x_d.new_empty(sections * size + EXTRA)
+            self._outbox = empty_like(x_d, size=sections * size + EXTRA)
         outbox, places = self._outbox, {}
         used = sections * size
         for block in blocks:
             asked: list[slice] = []
 
-            def ask(v: Tensor, block: Block = block, asked: list[slice] = asked) -> Tensor:
+            def ask(v: Deferred, block: Block = block, asked: list[slice] = asked) -> Deferred:
                 nonlocal used
                 width = block.where.stop - block.where.start
                 if v.numel() == width and len(asked) < sections:
@@ -105,7 +104,7 @@ class SplitStep:
                 else:  # one number for the whole node, the same in every block
                     place = slice(sections * size, sections * size + v.numel())
                     used = max(used, place.stop)
-                outbox[place] = v.reshape(-1)
+                v.into(outbox[place])
                 asked.append(place)
                 return v
 
@@ -118,19 +117,21 @@ class SplitStep:
         x_d: Tensor,
         state: Any,
         blocks: list[Block],
-        mix: Callable[[Block], Callable[[Tensor], Tensor]],
+        mix: Callable[[Block], Callable[[Deferred], Deferred]],
     ) -> Any:
         size = len(x_d)
         shared: dict[str, Tensor] = {}
         for block in blocks:
             new_x, new = self._step(x_d, state, block, mix(block))
-            for name in state._fields:
-                whole, fresh = getattr(state, name), getattr(new, name)
+            moved = [fresh.value() for fresh in new]
+            x = new_x.value()  # everything is computed before anything is overwritten
+            for name, fresh in zip(state._fields, moved, strict=True):
+                whole = getattr(state, name)
                 if len(whole) == size:
                     whole[block.where] = fresh  # before x: this may be the old x
                 else:
                     shared[name] = fresh.clone()
-            x_d[block.where] = new_x
+            x_d[block.where] = x
         for name, fresh in shared.items():
             getattr(state, name).copy_(fresh)
         return state
@@ -140,14 +141,14 @@ class SplitStep:
         x_d: Tensor,
         state: Any,
         block: Block,
-        mix: Callable[[Tensor], Tensor],
-    ) -> tuple[Tensor, Any]:
+        mix: Callable[[Deferred], Deferred],
+    ) -> tuple[Deferred, Any]:
         size, where = len(x_d), block.where
         part = type(state)(*(s[where] if len(s) == size else s for s in state))
         x, grad = x_d[where], block.grad
         if block.decay:
-            grad = grad + block.decay * self.method.gradient_point(x, part)
-        return self.method.step(x, grad, part, block.lr, mix)
+            grad = torch.add(grad, self.method.gradient_point(x, part), alpha=block.decay)
+        return self.method.step(Deferred.of(x), Deferred.of(grad), there(part), block.lr, mix)
 
 
 EXTRA = 16

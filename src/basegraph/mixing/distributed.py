@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.mixing.memory import empty_like
 from basegraph.topology.sequence import Topology
 
 TAGS = 2**20
@@ -88,6 +89,7 @@ class DistributedMixer:
         self._neighbours: dict[int, Neighbours] = {}
         self._buffers: dict[tuple[object, ...], Tensor] = {}
         everyone = range(size)
+        self._batched = dist.get_backend(group) != "gloo"
         self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
 
     def neighbours(self, step: int) -> Neighbours:
@@ -112,13 +114,11 @@ class DistributedMixer:
         tag = self._exchanges % TAGS
         self._exchanges += 1
         inbox = [self.buffer(slot, sent) for slot in range(len(hears))]
-        receives = [
-            dist.P2POp(dist.irecv, box, self._rank[j], self.group, tag)
-            for (j, _), box in zip(hears, inbox, strict=True)
-        ]
-        sends = [dist.P2POp(dist.isend, sent, self._rank[j], self.group, tag) for j in tells]
+        messages: list[tuple[Any, Tensor, int]]
+        messages = [(dist.irecv, box, j) for (j, _), box in zip(hears, inbox, strict=True)]
+        messages += [(dist.isend, sent, j) for j in tells]
         try:
-            works = dist.batch_isend_irecv(receives + sends) if receives or sends else []
+            works = self._post(messages, tag)
         except RuntimeError as error:
             raise self.lost(hears[0][0] if hears else tells[0], step, error) from None
         self.traffic.messages_sent += len(tells)
@@ -142,8 +142,16 @@ class DistributedMixer:
         key = (name, dtype or like.dtype, like.device)
         found = self._buffers.get(key)
         if found is None or found.numel() < like.numel():
-            found = self._buffers[key] = torch.empty_like(like, dtype=dtype)
+            found = self._buffers[key] = empty_like(like, dtype=dtype)
         return found[: like.numel()]
+
+    def _post(self, messages: list[tuple[Any, Tensor, int]], tag: int) -> list[Any]:
+        """Begin to send and receive: one by one over gloo, where a batch only costs time."""
+        if self._batched and messages:
+            return dist.batch_isend_irecv(
+                [dist.P2POp(op, v, self._rank[j], self.group, tag) for op, v, j in messages]
+            )
+        return [op(v, self._rank[j], self.group, tag) for op, v, j in messages]
 
     def lost(self, node: int | None, step: int, error: Exception) -> PeerLost:
         """What to say when a node, this one or any, did not answer."""

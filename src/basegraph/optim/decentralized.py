@@ -15,12 +15,13 @@ from basegraph.algorithms.method import Method, where_it_stands
 from basegraph.algorithms.split_step import Block, SplitStep
 from basegraph.algorithms.stability import communicates, largest_stable_damping, require_stable
 from basegraph.errors import InvalidArgument
+from basegraph.mixing.memory import copy_of
 from basegraph.optim.node import Node, NodeOptimizer, parameters_of
 from basegraph.topology.sequence import Topology
 
 EITHER_ORDER = ("dsgd", "dsgdm")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
-BLOCK = 2**16
+BLOCK = 2**17
 """Parameters that are moved at a time: a few such blocks fit into a core's cache."""
 SMALL = 2**12
 """Parameters of a tensor up to which its gradient is put together with its neighbours'."""
@@ -97,9 +98,9 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._begin_at(self._node.same_everywhere(settings))
         x_d = self._node.x_d
         moves_elsewhere = self.method.gradient_point is not where_it_stands
-        self._x = x_d.clone() if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
+        self._x = copy_of(x_d) if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
         self._state = self.method.init(x_d)
-        self._state = type(self._state)(*(part.clone() for part in self._state))
+        self._state = type(self._state)(*(copy_of(part) for part in self._state))
         self._split = SplitStep(self.method)
         self._show_state()
 

@@ -20,7 +20,9 @@ from basegraph.files import writable
 from basegraph.mixing.distributed import DistributedMixer, NotFinite, PeerLost, Pending, Traffic
 from basegraph.mixing.group import join
 from basegraph.mixing.handshake import require_alike
+from basegraph.mixing.memory import empty_like
 from basegraph.optim import survivors
+from basegraph.optim.exit import let_groups_go
 from basegraph.optim.told import Told
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
@@ -47,6 +49,7 @@ class Node:
         checkpoint: str | Path | None,
     ) -> None:
         _join(group)
+        let_groups_go()
         if order not in ORDERS:
             raise InvalidArgument("order", order, f"must be one of {', '.join(ORDERS)}")
         self.local_steps = at_least(1, local_steps=local_steps)
@@ -217,10 +220,11 @@ def _flatten(parameters: list[Tensor]) -> Tensor:
     if len(kinds) != 1:
         found = sorted(f"{dtype} on {device}" for device, dtype in kinds)
         raise InvalidArgument("params", found, "must all have one type and be on one device")
-    flat = torch.cat([p.detach().reshape(-1) for p in parameters])
+    flat = empty_like(parameters[0], size=sum(p.numel() for p in parameters))
     first = 0
     for p in parameters:
-        p.data = flat[first : first + p.numel()].view(p.shape)
+        place = flat[first : first + p.numel()].view(p.shape)
+        p.data = place.copy_(p.detach())
         first += p.numel()
     return flat
 

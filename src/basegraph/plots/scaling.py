@@ -1,0 +1,61 @@
+"""The model of scaling: bytes and seconds of a step, and to the average, against n."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.ticker import FuncFormatter
+
+from basegraph.plots.canvas import COLOURS, panels, save
+
+PANELS = (
+    ("bytes_per_step", 1e-6, "MB a node sends per step"),
+    ("seconds_per_step", 1.0, "seconds per step"),
+    ("seconds_to_average", 1.0, "seconds to the exact average"),
+)
+STYLES = ("-", "--", ":", "-.")
+"""Lines that lie on top of each other stay visible."""
+
+
+def draw_scaling(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
+    """Draw rows of {topology, n, and what the panels show}.
+
+    What has a value at some numbers of nodes only is drawn as points: nothing lies in between.
+    """
+    figure, axes = panels(1, len(PANELS), width=3.8, height=3.4)
+    for axis, (key, unit, label) in zip(axes, PANELS, strict=True):
+        for place, name in enumerate(names):
+            own = [r for r in rows if r["topology"] == name]
+            shown = [r for r in own if r[key] is not None]
+            points = len(shown) < len(own) or len(shown) < 12
+            axis.plot(
+                [r["n"] for r in shown],
+                [r[key] * unit for r in shown],
+                linestyle="" if len(shown) < len(own) else STYLES[place % len(STYLES)],
+                color=COLOURS[place % len(COLOURS)],
+                marker="o" if points else None,
+                markersize=3,
+                linewidth=1.4,
+                label=name,
+            )
+        axis.set_xscale("log", base=2)
+        axis.set_yscale("log")
+        for ticks in (axis.xaxis, axis.yaxis):
+            ticks.set_major_formatter(FuncFormatter(_plain))
+        axis.yaxis.set_minor_formatter(FuncFormatter(_plain_if_first_digit))
+        axis.set_xlabel("number of nodes n")
+        axis.set_ylabel(label)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    save(figure, path)
+
+
+def _plain(value: float, _: object) -> str:
+    return f"{value:g}"
+
+
+def _plain_if_first_digit(value: float, _: object) -> str:
+    """Labels at 2, 5, 20, 50 and so on, which is what there is room for."""
+    digits = f"{value:e}"
+    return f"{value:g}" if digits[0] in "25" and float(digits.partition("e")[0]) in (2, 5) else ""
