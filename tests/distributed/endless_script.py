@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 import basegraph as bg
-from basegraph.training import checkpoint
+from basegraph import checkpoint
 
 
 def main() -> int:

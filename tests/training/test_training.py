@@ -15,13 +15,14 @@ import torch
 from torch import nn
 
 import basegraph as bg
+from basegraph import checkpoint
 from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.data.augment import gather
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset, Split
 from basegraph.models.networks import build
 from basegraph.plots.learning import labels
-from basegraph.training import checkpoint, update
+from basegraph.training import update
 from basegraph.training.config import RunConfig, field_help, read_toml
 from basegraph.training.engine import StackedEngine
 from basegraph.training.loop import Diverged, Watcher

@@ -24,13 +24,13 @@ from typing import Any
 
 import torch
 
+from basegraph import checkpoint
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.files import replacing
 from basegraph.models.networks import build
 from basegraph.topology.catalog import topology
-from basegraph.training import checkpoint
 from basegraph.training.config import RunConfig
 from basegraph.training.engine import pick_device
 from basegraph.training.folder import RunFolder

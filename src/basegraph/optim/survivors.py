@@ -14,9 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from basegraph import checkpoint
 from basegraph.errors import InvalidArgument
 from basegraph.mixing.handshake import texts_of_all
-from basegraph.training import checkpoint
 
 PATTERN = "node-*.safetensors"
 USED = ".used"

@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import Tensor
 
+from basegraph import checkpoint
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.files import replacing, writable
 from basegraph.provenance import provenance
-from basegraph.training import checkpoint
 from basegraph.training.config import RunConfig
 
 
