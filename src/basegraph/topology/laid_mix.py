@@ -47,6 +47,10 @@ class LaidMix(BlockMix):
         """Per node: where it stands in that order."""
         return np.argsort(self._by_column)
 
+    def place_of(self, i: int) -> int:
+        """Where a node stands when the nodes are counted column by column."""
+        return int(self._place[i])
+
     @cached_property
     def _middle_round(self) -> Round:
         taken = np.zeros_like(self.layout.count)
@@ -97,7 +101,7 @@ class LaidMix(BlockMix):
             return self.rows.neighbors(i, phase)
         if phase == self.rows.period:
             return self._middle_round.neighbors(i)
-        heard = self.columns.neighbors(int(self._place[i]), phase - self.rows.period - 1)
+        heard = self.columns.neighbors(self.place_of(i), phase - self.rows.period - 1)
         return {int(self._by_column[j]): weight for j, weight in heard.items()}
 
 

@@ -6,7 +6,9 @@ from basegraph.topology.base import base
 from basegraph.topology.choices import free_mirrors
 from basegraph.topology.euclid import by_mirrors, euclid
 from basegraph.topology.integers import node_count
+from basegraph.topology.middle_table import MIDDLES
 from basegraph.topology.sequence import Sequence
+from basegraph.topology.solved_mix import solved_mix
 from basegraph.topology.steady_table import CHOICES
 
 
@@ -25,7 +27,9 @@ def steady(n: int) -> Sequence:
     """
     n = node_count(n)
     sequence: Sequence
-    if n in CHOICES:
+    if n in MIDDLES:
+        sequence = solved_mix(MIDDLES[n], "steady")
+    elif n in CHOICES:
         sequence = by_mirrors("steady", n, free_mirrors(n if n % 2 else n // 2, CHOICES[n]))
     elif n > max(CHOICES) and n % 8 == 0 and n & (n - 1):
         sequence = euclid(n)
