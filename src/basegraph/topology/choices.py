@@ -19,8 +19,8 @@ class Choices(NamedTuple):
     """Mirrors, by their number, after which the two nodes of every pair swap their names."""
     backwards: bool = False
     """Whether the mirrors come in the opposite order."""
-    extra: tuple[int, int, int] | None = None
-    """One more mirror at the end, (shift, numerator, denominator): what is even stays so."""
+    extras: tuple[tuple[int, int, int], ...] = ()
+    """More mirrors at the end, (shift, numerator, denominator): what is even stays so."""
 
 
 def free_mirrors(places: int, choices: Choices) -> tuple[Mirror, ...]:
@@ -45,14 +45,12 @@ def free_mirrors(places: int, choices: Choices) -> tuple[Mirror, ...]:
         found.reverse()
     for number in choices.renamed:
         rename(found, number)
-    if choices.extra is not None:
-        shift, numerator, denominator = choices.extra
-        found.append((shift, Fraction(numerator, denominator)))
+    found += [(shift, Fraction(*weight)) for shift, *weight in choices.extras]
     return tuple((shift % places, weight) for shift, weight in found)
 
 
 def rename(mirrors: list[Mirror], number: int) -> None:
-    """Swap the names of every pair after this mirror (s, w): it becomes (s, 1 - w), later s' 2s - s'.
+    """Swap names after this mirror (s, w): it becomes (s, 1 - w), every later s' becomes 2s - s'.
 
     >>> known = [(0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2))]
     >>> rename(known, 1)

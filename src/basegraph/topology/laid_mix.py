@@ -70,9 +70,10 @@ class LaidMix(BlockMix):
         if not pairs:
             return identity(self.n)
         one, two = np.array(pairs, dtype=np.int64).T
-        columns = [w.numerator for w in weights], [w.denominator for w in weights], origins
-        twice = [np.tile(np.array(column, dtype=np.int64), 2) for column in columns]
-        return Round(self.n, np.concatenate([one, two]), np.concatenate([two, one]), *twice)
+        numerators = np.array([w.numerator for w in weights] * 2, dtype=np.int64)
+        denominators = np.array([w.denominator for w in weights] * 2, dtype=np.int64)
+        ends = np.concatenate([one, two]), np.concatenate([two, one])
+        return Round(self.n, *ends, numerators, denominators, np.array(origins * 2, dtype=np.uint8))
 
     def _idle_pairs(self, taken: IntArray) -> list[list[int]]:
         """Nodes without an edge, paired inside their columns, then inside their rows."""

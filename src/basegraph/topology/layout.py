@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,8 @@ NOISE = (0, 1, 3)
 """How much chance counts in the choice of a pair, for turns 0 and 1, 2 and 3, 4 and 5, ..."""
 
 
-class Layout(NamedTuple):
+@dataclass(frozen=True)
+class Layout:
     """Which nodes stand where, and the edges of the middle round."""
 
     count: IntArray
@@ -49,9 +51,9 @@ def lay_out(rows: tuple[int, ...], columns: tuple[int, ...], turn: int) -> Layou
     first. Of the pairs for it, one that does several cells at once, then one that leaves much.
     `turn` (0, 1, 2, ...) draws among what is left open, the same on every machine.
 
-    >>> lay_out((2, 1), (2, 1), 0)
-    Layout(count=array([[1, 1],
-           [1, 0]]), ends=array([[0, 1, 1, 0]]), weights=array([1]))
+    >>> layout = lay_out((2, 1), (2, 1), 0)
+    >>> layout.count.tolist(), layout.ends.tolist(), layout.weights.tolist()
+    ([[1, 1], [1, 0]], [[0, 1, 1, 0]], [1])
     """
     n = sum(rows)
     mass = np.outer(rows, columns)

@@ -104,7 +104,7 @@ def _build(n: int, plan: Plan, k: int, redundant: bool) -> Sequence:
         rows, columns = map(side_by_side, plan.blocks)
         if plan.turn is None:
             return BlockMix(rows, columns, k, redundant)
-        layout = lay_out(*map(sizes_of, plan.blocks), plan.turn)
+        layout = lay_out(sizes_of(plan.blocks[0]), sizes_of(plan.blocks[1]), plan.turn)
         assert layout is not None  # the table holds turns that succeed, which tests prove
         return LaidMix(rows, columns, layout, redundant)
     if plan.kind == "merge":

@@ -17,6 +17,8 @@ from basegraph.topology.short import short
 from basegraph.topology.side_by_side import SideBySide
 
 HALF = Fraction(1, 2)
+AIM = Fraction(23, 40)
+"""What the weights of the middle come near to: a little above 1/2, which was calmer than 1/2."""
 
 
 class Middle(NamedTuple):
@@ -37,7 +39,7 @@ def solved_mix(middle: Middle, spec: str) -> Sequence:
     Exact if the middle moves b_i c_j / n from row i to column j (see `BlockMix`). With N_ij nodes
     in cell (i, j), a pair of weight w in the cells (p, q) and (p', q') moves w from there to
     (p, q') and (p', q): linear equations for the weights of given pairs. Of their solutions the
-    one nearest to 1/2 everywhere is taken, in exact rationals.
+    one nearest to `AIM` everywhere (least squares) is taken, in exact rationals.
 
     >>> t = solved_mix(Middle((2, 1), (2, 1), (0, 2, 1), (0, 2, 1)), "three nodes")
     >>> t[1].neighbors(1)
@@ -78,14 +80,14 @@ def far_blocks(sizes: tuple[int, ...]) -> SideBySide:
 
 
 def middle_weights(middle: Middle) -> dict[tuple[int, int], Fraction] | None:
-    """Per pair: its weight, the nearest to 1/2 that all conditions allow; None where none do."""
+    """Per pair: its weight, the nearest to `AIM` that all conditions allow; None where none do."""
     row, column = (
         np.repeat(np.arange(len(sizes)), sizes) for sizes in (middle.rows, middle.columns)
     )
     cells = [(int(row[i]), int(column[place])) for i, place in enumerate(middle.place)]
     pairs = [(i, j) for i, j in enumerate(middle.mate) if i < j]
     n = len(cells)
-    # What a weight of 1/2 for all leaves to be moved into each cell, and what each pair can move.
+    # What a weight of `AIM` for all leaves to be moved into each cell, and what each pair can move.
     left = {
         (p, q): [Fraction(b * c, n)] + [Fraction(0)] * len(pairs)
         for p, b in enumerate(middle.rows)
@@ -97,16 +99,20 @@ def middle_weights(middle: Middle) -> dict[tuple[int, int], Fraction] | None:
         (p, q), (over, down) = cells[i], cells[j]
         for cell, moved in (((p, q), -1), ((over, down), -1), ((p, down), 1), ((over, q), 1)):
             left[cell][number] += moved
-            left[cell][0] -= HALF * moved
+            left[cell][0] -= AIM * moved
     conditions = [line[1:] for line in left.values()]
-    gram = [[sum(map(Fraction.__mul__, a, b)) for b in conditions] for a in conditions]
+    gram = [[_inner(a, b) for b in conditions] for a in conditions]
     share = _solution(gram, [line[0] for line in left.values()])
     if share is None:
         return None
     return {
-        pair: HALF + sum((y * a[number] for y, a in zip(share, conditions, strict=True)), Fraction())
+        pair: AIM + _inner(share, [condition[number] for condition in conditions])
         for number, pair in enumerate(pairs)
     }
+
+
+def _inner(a: list[Fraction], b: list[Fraction]) -> Fraction:
+    return sum((x * y for x, y in zip(a, b, strict=True) if x and y), Fraction(0))
 
 
 def _solution(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fraction] | None:

@@ -15,15 +15,16 @@ from basegraph.topology.steady_table import CHOICES
 def steady(n: int) -> Sequence:
     """Steady: exact consensus with one neighbour a round and small disagreement in training.
 
-    Up to 64 nodes: the mirrors of `euclid` with the choices that it leaves free made for small D
-    (`training_disagreement` at ρ = 0.05), from a table that scripts/search_steady.py makes; base
-    where the table has nothing better. Beyond: euclid where 8 divides n, which is no power of two;
-    base otherwise.
+    Up to 64 nodes, made for small D (`training_disagreement` at ρ = 0.05) from tables that scripts
+    search for: the mirrors of `euclid` with the choices that it leaves free, up to two more mirrors
+    at the end (scripts/search_steady.py), or block-mix with everybody busy in the middle
+    (scripts/search_middle.py); base where neither is better. Beyond: euclid where 8 divides n,
+    which is no power of two; base otherwise.
 
-    Period at most one round above euclid where the table knows n; degree 1.
+    Period at most two rounds above euclid where the tables know n; degree 1.
 
-    >>> steady(24).period, steady(101).period == base(101).period
-    (6, True)
+    >>> steady(25).period, steady(101).period == base(101).period
+    (7, True)
     """
     n = node_count(n)
     sequence: Sequence
@@ -36,4 +37,5 @@ def steady(n: int) -> Sequence:
     else:
         sequence = base(n)
     sequence.spec = "steady"
+    sequence.promised_degree = 1
     return sequence
