@@ -53,7 +53,7 @@ def lay_out(rows: tuple[int, ...], columns: tuple[int, ...], turn: int) -> Layou
 
     >>> layout = lay_out((2, 1), (2, 1), 0)
     >>> layout.count.tolist(), layout.ends.tolist(), layout.weights.tolist()
-    ([[1, 1], [1, 0]], [[0, 1, 1, 0]], [1])
+    ([[1, 1], [1, 0]], [[1, 0, 0, 1]], [1])
     """
     n = sum(rows)
     mass = np.outer(rows, columns)
