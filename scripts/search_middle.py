@@ -14,6 +14,7 @@ import argparse
 import time
 from pathlib import Path
 from random import Random
+from textwrap import fill
 
 import numpy as np
 from search_blocks import TURNS, candidates
@@ -29,6 +30,7 @@ from basegraph.topology.solved_mix import AIM, Middle, far_blocks, solved_mix
 RHO, MOMENTUM = 0.05, 0.9
 HOT, WARM, COLD = 4e-4, 1e-4, 2e-5
 """Temperatures of annealing, in units of D: a fresh start, one from the table, the end."""
+INDENTED = {"initial_indent": " " * 8, "subsequent_indent": " " * 9}
 LEAST = 0.01
 """Weights of the middle stay so far from 0 and from 1."""
 
@@ -187,9 +189,12 @@ def main() -> None:
     lines = [
         '"""Middles that keep disagreement small, by n; made by scripts/search_middle.py."""\n',
         "from basegraph.topology.solved_mix import Middle\n",
+        "# fmt: off",
         "MIDDLES: dict[int, Middle] = {",
-        *(f"    {n}: Middle({', '.join(map(str, MIDDLES[n]))})," for n in sorted(MIDDLES)),
     ]
+    for n in sorted(MIDDLES):
+        choices = [fill(f"{choice},", 96, **INDENTED) for choice in MIDDLES[n]]
+        lines += [f"    {n}: Middle(", *choices, "    ),"]
     options.out.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
 
 
