@@ -1,7 +1,8 @@
 """Search for middles of block-mix that keep disagreement small, and write them as a table.
 
-    python scripts/search_middle.py --nodes 33 --steps 50000 --repeats 1 --seed 1 \\
-        --out src/basegraph/topology/middle_table.py
+    python scripts/search_middle.py --nodes 33 --steps 50000 --repeats 1 --seed 1 --out TABLE
+
+TABLE is src/basegraph/topology/middle_table.py, which this command made from an empty one.
 
 For every n: rows and columns as short as they are known, a middle by `lay_out`, then simulated
 annealing over where nodes stand and with whom they exchange, judged by D(0.05); weights are solved
