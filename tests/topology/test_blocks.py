@@ -12,6 +12,8 @@ from asserts import assert_nodes_agree_with_rounds
 from basegraph.topology.base import base
 from basegraph.topology.block_merge import BlockMerge, merge_degree
 from basegraph.topology.block_mix import BlockMix, has_room
+from basegraph.topology.laid_mix import LaidMix
+from basegraph.topology.layout import lay_out
 from basegraph.topology.side_by_side import SideBySide
 
 F = Fraction
@@ -48,6 +50,44 @@ def test_any_two_partitions_with_room_are_exact(k):
             refused += 1
     assert valid > 20
     assert refused > 20
+
+
+def test_any_layout_is_exact():
+    """Whatever `lay_out` finds; what it cannot find, it says."""
+    rng = np.random.Generator(np.random.Philox(key=9))
+    found = refused = 0
+    for turn in range(120):
+        n = int(rng.integers(6, 60))
+        rows, columns = partitions(n, rng), partitions(n, rng)
+        layout = lay_out(tuple(rows), tuple(columns), turn)
+        if layout is None:
+            refused += 1
+            continue
+        t = LaidMix(blocks(rows, 1), blocks(columns, 1), layout, redundant=bool(turn % 2))
+        assert layout.count.sum(axis=1).tolist() == rows
+        assert layout.count.sum(axis=0).tolist() == columns
+        assert bg.verify(t).max_degree == t.max_degree <= 1
+        assert max(t.round(t.rows.period).weights, default=0) <= 0.5
+        assert_nodes_agree_with_rounds(t, t.period)
+        found += 1
+    assert found > 20
+    assert refused > 20
+
+
+def test_layouts_are_the_same_everywhere():
+    """Every rank lays out for itself: other draws are another topology."""
+    layout = lay_out((8, 8, 6, 3), (8, 8, 6, 3), 5)
+    assert layout.count.tolist() == [[3, 2, 2, 1], [2, 3, 2, 1], [2, 2, 1, 1], [1, 1, 1, 0]]
+    assert layout.weights.tolist() == [7, 1, 1, 2, 2, 12]
+
+
+def test_nobody_idles_in_the_middle_who_could_exchange():
+    """All but one of 33; without redundant edges only those that consensus needs."""
+    busy = [
+        int((bg.topology("short", n=33, redundant=redundant)[3].degrees()).sum())
+        for redundant in (True, False)
+    ]
+    assert busy == [32, 20]
 
 
 def test_room_of_several_partitions_at_once():

@@ -10,6 +10,7 @@ import pytest
 
 import basegraph as bg
 from asserts import assert_nodes_agree_with_rounds
+from basegraph.topology.laid_table import LAID
 from basegraph.topology.plan import best_plan, length
 
 
@@ -49,6 +50,13 @@ def test_proved_for_large_n(n, k):
     assert certificate.period < bg.topology("base", n=n, k=k).period
 
 
+@pytest.mark.parametrize("n", [n for n in LAID if n > 300])
+def test_the_table_of_layouts_is_proved(n):
+    t = bg.topology("short", n=n)
+    assert t.period == length(n, 1)
+    assert bg.verify(t).method == "exact"
+
+
 def test_lengths_of_the_oracle(oracle):
     known = json.loads((oracle / "short.json").read_text())["1"]
     assert len(known) == 63
@@ -59,7 +67,7 @@ def test_lengths_of_the_oracle(oracle):
 @pytest.mark.parametrize(
     ("k", "sizes", "mean"),
     [
-        (1, range(129, 257), 10.33),
+        (1, range(129, 257), 10.16),
         (2, range(2, 129), 5.0),
         (3, range(2, 129), 3.965),
         (4, range(2, 129), 3.345),
@@ -71,7 +79,21 @@ def test_mean_lengths(k, sizes, mean):
 
 @pytest.mark.parametrize(
     ("n", "k", "rounds"),
-    [(25, 1, 7), (25, 2, 4), (25, 3, 3), (25, 4, 2), (1009, 1, 14), (2039, 1, 15), (10, 3, 2)],
+    [
+        (25, 1, 7),
+        (33, 1, 7),
+        (46, 1, 7),
+        (66, 1, 7),
+        (127, 1, 10),
+        (198, 1, 9),
+        (1009, 1, 13),
+        (1511, 1, 14),
+        (2039, 1, 15),
+        (25, 2, 4),
+        (25, 3, 3),
+        (10, 3, 2),
+        (25, 4, 2),
+    ],
 )
 def test_golden_lengths(n, k, rounds):
     assert bg.topology("short", n=n, k=k).period == rounds
@@ -90,7 +112,7 @@ def test_the_same_plan_everywhere():
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_one_node_agrees_with_the_round(k):
-    for n in (1, 5, 25, 26, 37, 61, 97, 150, 211):
+    for n in (1, 5, 25, 26, 33, 37, 61, 66, 97, 150, 211):
         for redundant in (True, False):
             t = bg.topology("short", n=n, k=k, redundant=redundant)
             assert_nodes_agree_with_rounds(t, t.period)
@@ -122,15 +144,16 @@ def test_a_million_nodes_one_round_and_one_node():
             assert huge.neighbors(peer, step) == {123_456_789: weight}
 
 
-def test_every_one_wrong_weight_is_caught():
-    """In block-mix, of 37 nodes, any edge that consensus needs."""
-    rounds = list(bg.topology("short", n=37, redundant=False))
+@pytest.mark.parametrize("n", [33, 37])
+def test_every_one_wrong_weight_is_caught(n):
+    """In block-mix, laid out by turns and by corners, any edge that consensus needs."""
+    rounds = list(bg.topology("short", n=n, redundant=False))
     for step, r in enumerate(rounds):
         pairs = zip(r.receivers.tolist(), r.senders.tolist(), strict=True)
         weights = map(Fraction, r.numerators.tolist(), r.denominators.tolist())
         arcs = dict(zip(pairs, weights, strict=True))
         i, j = max(arcs)
         wrong = {**arcs, (i, j): arcs[i, j] / 2, (j, i): arcs[i, j] / 2}
-        changed = [*rounds[:step], bg.Round.from_arcs(37, wrong), *rounds[step + 1 :]]
+        changed = [*rounds[:step], bg.Round.from_arcs(n, wrong), *rounds[step + 1 :]]
         with pytest.raises(bg.NotFiniteTime):
             bg.verify(changed)

@@ -19,8 +19,8 @@ class Choices(NamedTuple):
     """Mirrors, by their number, after which the two nodes of every pair swap their names."""
     backwards: bool = False
     """Whether the mirrors come in the opposite order."""
-    extra: tuple[int, int, int] | None = None
-    """One more mirror at the end, (shift, numerator, denominator): what is even stays so."""
+    extras: tuple[tuple[int, int, int], ...] = ()
+    """More mirrors at the end, (shift, numerator, denominator): what is even stays so."""
 
 
 def free_mirrors(places: int, choices: Choices) -> tuple[Mirror, ...]:
@@ -28,8 +28,7 @@ def free_mirrors(places: int, choices: Choices) -> tuple[Mirror, ...]:
 
     The m-th factor f_m runs its chain not on adjacent places but on those N / (f_1 ... f_m) apart;
     the f_1 ... f_{m-1} places that are even already may be shifted against each other, anew in
-    every round (the lift). Renaming after mirror (s, w) makes it (s, 1 - w) and every later s'
-    into 2s - s'.
+    every round (the lift).
 
     >>> free_mirrors(3, Choices(splits=((3, 1),), lifts=(0, 0)))
     ((0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2)))
@@ -45,10 +44,19 @@ def free_mirrors(places: int, choices: Choices) -> tuple[Mirror, ...]:
     if choices.backwards:
         found.reverse()
     for number in choices.renamed:
-        axis, weight = found[number]
-        found[number] = axis, 1 - weight
-        found[number + 1 :] = [(2 * axis - shift, w) for shift, w in found[number + 1 :]]
-    if choices.extra is not None:
-        shift, numerator, denominator = choices.extra
-        found.append((shift, Fraction(numerator, denominator)))
+        rename(found, number)
+    found += [(shift, Fraction(*weight)) for shift, *weight in choices.extras]
     return tuple((shift % places, weight) for shift, weight in found)
+
+
+def rename(mirrors: list[Mirror], number: int) -> None:
+    """Swap names after this mirror (s, w): it becomes (s, 1 - w), every later s' becomes 2s - s'.
+
+    >>> known = [(0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2))]
+    >>> rename(known, 1)
+    >>> known
+    [(0, Fraction(1, 2)), (1, Fraction(2, 3)), (0, Fraction(1, 2))]
+    """
+    axis, weight = mirrors[number]
+    mirrors[number] = axis, 1 - weight
+    mirrors[number + 1 :] = [(2 * axis - shift, w) for shift, w in mirrors[number + 1 :]]

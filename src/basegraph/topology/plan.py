@@ -17,11 +17,10 @@ from basegraph.topology.base import base
 from basegraph.topology.block_merge import merge_degree
 from basegraph.topology.block_mix import has_room
 from basegraph.topology.euclid import euclid_length
+from basegraph.topology.laid_table import LAID
+from basegraph.topology.layout import Runs
 from basegraph.topology.properties import shortest_possible
 from basegraph.topology.round import IntArray
-
-Runs = tuple[tuple[int, int], ...]
-"""Blocks in a line, as (size, how many of it) one after the other."""
 
 ALL_SIZES = 128
 """Up to this many nodes every block size is considered; beyond, these times powers of k+1."""
@@ -44,6 +43,8 @@ class Plan:
     """base, euclid, product (inner and outer), mix (rows and columns), merge (blocks)."""
     rounds: int
     blocks: tuple[Runs, ...] = ()
+    turn: int | None = None
+    """For a mix whose middle `lay_out` finds: at which turn."""
 
 
 @lru_cache(maxsize=2**16)
@@ -165,6 +166,9 @@ def _sizes(rounds: int, k: int, largest: int = ALL_SIZES) -> tuple[int, ...]:
 
 def best_mix(n: int, k: int, below: int) -> Plan | None:
     """The shortest block-mix of fewer rounds than `below`, rows and columns about equally long."""
+    if k == 1 and n in LAID:
+        laid = _laid_out(n)
+        return laid if laid.rounds < below else None
     for rounds in range(shortest_possible(n, k), below):
         most = (k + 1) ** (rounds - 1)
         if 2 * k * most < n or (n > LARGE and most < 3 * n):
@@ -180,6 +184,13 @@ def best_mix(n: int, k: int, below: int) -> Plan | None:
             if blocks:
                 return Plan("mix", rounds, blocks)
     return None
+
+
+def _laid_out(n: int) -> Plan:
+    """The block-mix with one neighbour that the table knows."""
+    rows, columns, turn = LAID[n]
+    inside, across = (max(length(size, 1) for size, _ in runs) for runs in (rows, columns))
+    return Plan("mix", inside + 1 + across, (rows, columns), turn)
 
 
 def _roomy(n: int, k: int, inside: int, across: int) -> tuple[Runs, Runs] | None:
@@ -225,10 +236,12 @@ def _valid(
         for width, group in by_length.items():
             if 2 * (_count(row) - 1) * (width - 1) > k * n:
                 continue  # more edges than the nodes can serve
-            stacked = np.stack([_starts(column) for column in group])
-            fits = has_room(_starts(row), stacked, n, k).tolist()
-            if any(fits):
-                return row, group[fits.index(True)]
+            starts, stacked = _starts(row), np.stack([_starts(column) for column in group])
+            # The smallest rows are at the ends: what fails mostly fails there.
+            fits = has_room(starts[:2], stacked, n, k) & has_room(starts[-2:], stacked, n, k)
+            fits[fits] = has_room(starts, stacked[fits], n, k)
+            if fits.any():
+                return row, group[int(np.argmax(fits))]
     return None
 
 

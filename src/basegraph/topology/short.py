@@ -8,7 +8,9 @@ from basegraph.topology.block_merge import BlockMerge
 from basegraph.topology.block_mix import BlockMix
 from basegraph.topology.euclid import euclid
 from basegraph.topology.integers import at_least, node_count
-from basegraph.topology.plan import Plan, Runs, best_merge, best_mix, best_plan
+from basegraph.topology.laid_mix import LaidMix
+from basegraph.topology.layout import Runs, lay_out, sizes_of
+from basegraph.topology.plan import Plan, best_merge, best_mix, best_plan
 from basegraph.topology.product import Product
 from basegraph.topology.sequence import Sequence
 from basegraph.topology.side_by_side import SideBySide
@@ -100,7 +102,11 @@ def _build(n: int, plan: Plan, k: int, redundant: bool) -> Sequence:
         return Product(inner, outer, "product")
     if plan.kind == "mix":
         rows, columns = map(side_by_side, plan.blocks)
-        return BlockMix(rows, columns, k, redundant)
+        if plan.turn is None:
+            return BlockMix(rows, columns, k, redundant)
+        layout = lay_out(sizes_of(plan.blocks[0]), sizes_of(plan.blocks[1]), plan.turn)
+        assert layout is not None  # the table holds turns that succeed, which tests prove
+        return LaidMix(rows, columns, layout, redundant)
     if plan.kind == "merge":
         return BlockMerge(side_by_side(plan.blocks[0]), "block-merge")
     return base(n, k, redundant)

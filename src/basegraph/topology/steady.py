@@ -6,30 +6,36 @@ from basegraph.topology.base import base
 from basegraph.topology.choices import free_mirrors
 from basegraph.topology.euclid import by_mirrors, euclid
 from basegraph.topology.integers import node_count
+from basegraph.topology.middle_table import MIDDLES
 from basegraph.topology.sequence import Sequence
+from basegraph.topology.solved_mix import solved_mix
 from basegraph.topology.steady_table import CHOICES
 
 
 def steady(n: int) -> Sequence:
     """Steady: exact consensus with one neighbour a round and small disagreement in training.
 
-    Up to 64 nodes: the mirrors of `euclid` with the choices that it leaves free made for small D
-    (`training_disagreement` at ρ = 0.05), from a table that scripts/search_steady.py makes; base
-    where the table has nothing better. Beyond: euclid where 8 divides n, which is no power of two;
-    base otherwise.
+    Up to 64 nodes, made for small D (`training_disagreement` at ρ = 0.05) from tables that scripts
+    search for: the mirrors of `euclid` with the choices that it leaves free, up to two more mirrors
+    at the end (scripts/search_steady.py), or block-mix with everybody busy in the middle
+    (scripts/search_middle.py); base where neither is better. Beyond: euclid where 8 divides n,
+    which is no power of two; base otherwise.
 
-    Period at most one round above euclid where the table knows n; degree 1.
+    Period at most two rounds above euclid where the tables know n; degree 1.
 
-    >>> steady(24).period, steady(101).period == base(101).period
-    (6, True)
+    >>> steady(33).period, steady(101).period == base(101).period
+    (7, True)
     """
     n = node_count(n)
     sequence: Sequence
-    if n in CHOICES:
+    if n in MIDDLES:
+        sequence = solved_mix(MIDDLES[n], "steady")
+    elif n in CHOICES:
         sequence = by_mirrors("steady", n, free_mirrors(n if n % 2 else n // 2, CHOICES[n]))
     elif n > max(CHOICES) and n % 8 == 0 and n & (n - 1):
         sequence = euclid(n)
     else:
         sequence = base(n)
     sequence.spec = "steady"
+    sequence.promised_degree = 1
     return sequence

@@ -1,0 +1,206 @@
+"""Search for middles of block-mix that keep disagreement small, and write them as a table.
+
+    python scripts/search_middle.py --nodes 25 --steps 300000 --repeats 1 --seed 11 --out TABLE
+    python scripts/search_middle.py --nodes 33 --steps 250000 --repeats 1 --seed 11 --out TABLE
+
+TABLE is src/basegraph/topology/middle_table.py, which these commands made from an empty one, in a
+little more than a minute of one core each.
+
+For every n: rows and columns as short as they are known, a middle by `lay_out`, then simulated
+annealing over where nodes stand and with whom they exchange, judged by D(0.05); weights are solved
+for each. Where the table has a middle already, annealing goes on from there, so that another --seed
+can only improve on it. Deterministic; prints how long it took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from random import Random
+from textwrap import fill
+
+import numpy as np
+from search_blocks import TURNS, candidates
+
+import basegraph as bg
+from basegraph.topology.laid_mix import LaidMix
+from basegraph.topology.layout import lay_out
+from basegraph.topology.middle_table import MIDDLES
+from basegraph.topology.plan import length
+from basegraph.topology.round import FloatArray, IntArray, Round
+from basegraph.topology.solved_mix import AIM, Middle, far_blocks, solved_mix
+
+RHO, MOMENTUM = 0.05, 0.9
+HOT, WARM, COLD = 4e-4, 1e-4, 2e-5
+"""Temperatures of annealing, in units of D: a fresh start, one from the table, the end."""
+INDENTED = {"initial_indent": " " * 8, "subsequent_indent": " " * 9}
+LEAST = 0.01
+"""Weights of the middle stay so far from 0 and from 1."""
+
+Pairs = tuple[IntArray, FloatArray]
+"""A round: per node its partner (itself: none) and the weight."""
+
+
+def pairs_of(r: Round) -> Pairs:
+    """A round of pairs as arrays."""
+    partner, weight = np.arange(r.n), np.zeros(r.n)
+    partner[r.receivers], weight[r.receivers] = r.senders, r.weights
+    return partner, weight
+
+
+def disagreement(rounds: list[Pairs], n: int) -> float:
+    """D(ρ), as `training_disagreement`, for rounds of pairs."""
+    optima = np.eye(n) - 1 / n
+    x, u = np.eye(2 * n, 3 * n)[:n], np.eye(2 * n, 3 * n)[n:]
+    pull = np.concatenate([np.zeros((n, 2 * n)), optima], axis=1)
+    for partner, weight in rounds:
+        u = MOMENTUM * u + x - pull
+        x = x - RHO * u
+        x = x + weight[:, None] * (x[partner] - x)
+    period = np.concatenate([x, u])
+    steady = np.linalg.solve(np.eye(2 * n) - period[:, : 2 * n], period[:, 2 * n :])
+    x, u = steady[:n], steady[n:]
+    total = 0.0
+    for partner, weight in rounds:
+        u = MOMENTUM * u + x - optima
+        x = x - RHO * u
+        x = x + weight[:, None] * (x[partner] - x)
+        total += float(np.vdot(x, x))
+    return total / (n * len(rounds))
+
+
+class Search:
+    """Annealing over the middles of one pair of partitions."""
+
+    def __init__(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
+        self.n = sum(rows)
+        self.rows, self.columns = rows, columns
+        inside, across = map(far_blocks, (rows, columns))
+        self.inside, self.across = ([pairs_of(r) for r in side] for side in (inside, across))
+        self.row, self.column = (np.repeat(np.arange(len(s)), s) for s in (rows, columns))
+        layouts = (lay_out(rows, columns, turn) for turn in range(TURNS))
+        start = LaidMix(inside, across, next(found for found in layouts if found), True)
+        self.mate = pairs_of(start.round(inside.period))[0]
+        self.place = np.array([start.place_of(i) for i in range(self.n)])
+        self.hot = HOT
+        known = MIDDLES.get(self.n)
+        if known and (known.rows, known.columns) == (rows, columns):  # go on from there
+            self.place, self.mate, self.hot = np.array(known.place), np.array(known.mate), WARM
+
+    def weights(self) -> FloatArray | None:
+        """Of the middle: as `middle_weights`, in floating point; None: too close to 0 or 1."""
+        height, width = len(self.rows), len(self.columns)
+        one = np.flatnonzero(self.mate > np.arange(self.n))
+        two = self.mate[one]
+        row, column = self.row, self.column[self.place]
+        missing = np.outer(self.rows, self.columns) / self.n
+        np.subtract.at(missing, (row, column), 1)
+        moves = np.zeros((height * width, len(one)))
+        number = np.arange(len(one))
+        for here, there, moved in ((one, one, -1), (two, two, -1), (one, two, 1), (two, one, 1)):
+            np.add.at(moves, (row[here] * width + column[there], number), moved)
+        aim = float(AIM)
+        left = missing.ravel() - moves.sum(axis=1) * aim
+        change = np.linalg.lstsq(moves, left, rcond=None)[0]
+        found = aim + change
+        if np.abs(moves @ change - left).max() > 1e-9:
+            return None
+        if found.min() < LEAST or found.max() > 1 - LEAST:
+            return None
+        weight = np.zeros(self.n)
+        weight[one] = weight[two] = found
+        return weight
+
+    def value(self) -> float | None:
+        """D of the whole sequence; None where the middle cannot be solved."""
+        weight = self.weights()
+        if weight is None:
+            return None
+        node = np.argsort(self.place)
+        after = [(node[partner[self.place]], w[self.place]) for partner, w in self.across]
+        return disagreement([*self.inside, (self.mate, weight), *after], self.n)
+
+    def near(self, random: Random) -> tuple[int, int]:
+        """Two nodes, often of the same row or column."""
+        i, kind = random.randrange(self.n), random.random()
+        role = self.row if kind < 0.5 else self.column[self.place]
+        others = np.flatnonzero(role == role[i]) if kind < 0.8 else np.arange(self.n)
+        return i, int(others[random.randrange(len(others))])
+
+    def anneal(self, random: Random, steps: int) -> tuple[float, Middle]:
+        """The best of so many changes: two nodes change places, or change partners."""
+        now = best = self.value() or 1.0
+        found = self.middle()
+        for step in range(steps):
+            temperature = self.hot * (COLD / self.hot) ** (step / steps)
+            i, j = self.near(random)
+            before = self.place, self.mate
+            swap = np.arange(self.n)
+            swap[[i, j]] = j, i
+            if random.randrange(2) == 0:
+                self.place = self.place[swap]
+            else:
+                self.mate = swap[self.mate[swap]]
+            value = self.value()
+            if value is not None and value < now + temperature * random.expovariate(1):
+                now = value
+                if now < best - 1e-12:
+                    best, found = now, self.middle()
+            else:
+                self.place, self.mate = before
+        return best, found
+
+    def middle(self) -> Middle:
+        """What has been chosen."""
+        place, mate = tuple(self.place.tolist()), tuple(self.mate.tolist())
+        return Middle(self.rows, self.columns, place, mate)
+
+
+def shortest_blocks(n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The first rows and columns for which `lay_out` finds a middle, in the fewest rounds."""
+    known = {size: length(size, 1) for size in range(1, n + 1)}
+    return next(
+        pair
+        for rounds in range(known[n], 2 * n)
+        for pair in candidates(n, rounds, known)
+        if any(lay_out(*pair, turn) for turn in range(TURNS))
+    )
+
+
+def main() -> None:
+    """Search, report to stdout, write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--nodes", type=int, nargs="+", required=True)
+    parser.add_argument("--steps", type=int, default=2000, help="of each annealing")
+    parser.add_argument("--repeats", type=int, default=20, help="each goes on from the best")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    started = time.monotonic()
+    for n in options.nodes:
+        blocks = shortest_blocks(n)
+        known = 1.0
+        if n in MIDDLES:
+            known = bg.training_disagreement(solved_mix(MIDDLES[n], "steady"), RHO)
+        for repeat in range(options.repeats):
+            random = Random(1000 * options.seed + repeat)
+            value, middle = Search(*blocks).anneal(random, options.steps)
+            if value < known - 1e-9:
+                bg.verify(solved_mix(middle, "steady"))
+                MIDDLES[n], known = middle, value
+        print(f"n = {n}: D = {known:.4f}, {time.monotonic() - started:.0f} s", flush=True)
+    lines = [
+        '"""Middles that keep disagreement small, by n; made by scripts/search_middle.py."""\n',
+        "from basegraph.topology.solved_mix import Middle\n",
+        "# fmt: off",
+        "MIDDLES: dict[int, Middle] = {",
+    ]
+    for n in sorted(MIDDLES):
+        choices = [fill(f"{choice},", 96, **INDENTED) for choice in MIDDLES[n]]
+        lines += [f"    {n}: Middle(", *choices, "    ),"]
+    options.out.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
