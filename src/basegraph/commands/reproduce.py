@@ -138,13 +138,15 @@ def pairs(
 
     seeds = whole_numbers("--seed", seed, low=0)
     rates = [number("--lr", text) for text in lr.split(",")]
+    passes = whole_number("--epochs", epochs, low=1)
     settings = {
         "dataset": dataset,
         "data_dir": data_dir,
         "model": model,
         "nodes": whole_number("--nodes", nodes, low=2),
         "alpha": number("--alpha", alpha),
-        "epochs": whole_number("--epochs", epochs, low=1),
+        "epochs": passes,
+        "evaluate_every": max(1, passes // 10),
         "augment": augment,
         "precision": precision,
         "checkpoint_every": 50,
