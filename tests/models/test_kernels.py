@@ -62,3 +62,9 @@ def test_columns_and_their_gradient(stride, size):
     (a,) = torch.autograd.grad(mine, x, slope)
     (b,) = torch.autograd.grad(truth, x, slope)
     assert torch.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="a GPU has the limit that this is about")
+def test_columns_of_more_planes_than_a_grid_has_rows():
+    x = torch.randn(70_000, 1, 1, 3, 3, device=DEVICE)
+    assert torch.equal(kernels.columns(x, 2, 2, 1), _taps(x, 2, 2, 1, 1))

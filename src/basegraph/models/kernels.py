@@ -52,9 +52,9 @@ if AVAILABLE:
         KH: tl.constexpr, KW: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
         """y[c, i, j, p] = x[c, p moved by (i, j)], one plane (node and channel), some pixels."""
-        plane = tl.program_id(1).to(tl.int64)
+        plane = tl.program_id(0).to(tl.int64)  # of which there may be millions
         pixels = samples * out_height * out_width
-        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         sample = place // (out_height * out_width)
         row = place // out_width % out_height * STRIDE
         at = (sample * height + row) * width + place % out_width * STRIDE
@@ -176,7 +176,7 @@ if AVAILABLE:
         height, width = after(h, kh, stride), after(w, kw, stride)
         y = x.new_empty(n, c, kh * kw, b, height, width)
         block = 1024
-        grid = (triton.cdiv(b * height * width, block), n * c)
+        grid = (n * c, triton.cdiv(b * height * width, block))
         torch.library.wrap_triton(_columns_kernel)[grid](
             x, y, b, h, w, height, width, KH=kh, KW=kw, STRIDE=stride, BLOCK=block,
         )  # fmt: skip
