@@ -295,11 +295,13 @@ def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
     assert made == []
 
 
-def test_pairs_experiment_compares_within_seeds(monkeypatch, tmp_path):
-    monkeypatch.setattr(pairs, "TOPOLOGIES", (pairs.REFERENCE, "euclid:home=true"))
+def test_pairs_experiment_compares_within_seeds(tmp_path):
+    chosen = [pairs.REFERENCE, "euclid:home=true"]
     settings = {**FIXED, "epochs": 2}
     folder = ResultFolder(tmp_path / "out", pairs.outputs([0.1]), force=False)
-    table = {row["topology"]: row for row in pairs.reproduce(folder, settings, [0, 1], [0.1])}
+    table = {
+        row["topology"]: row for row in pairs.reproduce(folder, settings, [0, 1], [0.1], chosen)
+    }
     with open(folder / "runs.csv", encoding="utf-8") as file:
         ended = {
             (row["topology"], row["seed"]): 100 * float(row["test_accuracy"])

@@ -16,6 +16,7 @@ from basegraph.experiments import illustrations as illustrations_experiment
 from basegraph.experiments import lengths as lengths_experiment
 from basegraph.experiments import table as table_experiment
 from basegraph.experiments.store import ResultFolder
+from basegraph.topology.catalog import parse_specs
 from basegraph.topology.diagnostics import EXACT_NODES, MEANINGS, NO_VERDICT
 
 app = typer.Typer(help="Regenerate the paper's figures and tables.", rich_markup_mode=None)
@@ -119,6 +120,10 @@ def pairs(
     nodes: Annotated[str, typer.Option("--nodes", "-n", metavar="N", help="nodes")] = "25",
     seed: Annotated[str, typer.Option(metavar="S", help="seeds, each with its split")] = "0:9",
     lr: Annotated[str, typer.Option(metavar="X,...", help="learning rates")] = "0.1",
+    topologies: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help="of degree one; empty: all, as built and at home"),
+    ] = "",
     alpha: Annotated[str, typer.Option(metavar="A", help="heterogeneity")] = "0.1",
     epochs: Annotated[str, typer.Option(metavar="E", help="passes over the data")] = "50",
     augment: Annotated[str, typer.Option(metavar="A", help="crop, flip, erase, auto")] = "auto",
@@ -152,10 +157,11 @@ def pairs(
         "checkpoint_every": 50,
         "device": device,
     }
+    chosen = parse_specs("--topologies", topologies) if topologies else pairs_experiment.TOPOLOGIES
     folder = ResultFolder(out, pairs_experiment.outputs(rates), force=force or resume)
     with _displays() as progress:
         found = pairs_experiment.reproduce(
-            folder, settings, seeds, rates, resume=resume, progress=progress
+            folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )
     _print(found, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
     folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins(folder))

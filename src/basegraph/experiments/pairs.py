@@ -8,10 +8,11 @@ accuracies themselves.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from statistics import mean, stdev
 from typing import Any
 
+from basegraph.errors import InvalidArgument
 from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
@@ -42,12 +43,12 @@ def outputs(rates: list[float]) -> list[str]:
     return ["runs.csv", "pairs.csv", "pairs.md", *(f"curves-{rate:g}.png" for rate in rates)]
 
 
-def distinct(n: int) -> dict[str, list[str]]:
+def distinct(names: Iterable[str], n: int) -> dict[str, list[str]]:
     """The topologies to be trained, each with all its names for this n."""
-    rounds = {name: list(_sequence(name, n)) for name in TOPOLOGIES}
+    rounds = {name: list(_sequence(name, n)) for name in names}
     found: dict[str, list[str]] = {}
-    for name in TOPOLOGIES:
-        first = next((other for other in found if rounds[other] == rounds[name]), name)
+    for name, mine in rounds.items():
+        first = next((other for other in found if rounds[other] == mine), name)
         found.setdefault(first, []).append(name)
     return found
 
@@ -57,14 +58,15 @@ def reproduce(
     settings: dict[str, Any],
     seeds: list[int],
     rates: list[float],
+    topologies: Iterable[str] = TOPOLOGIES,
     *,
     resume: bool = False,
     progress: Callable[[list[str]], Progress] = lambda names: Progress(),
 ) -> list[dict[str, Any]]:
     """Make all runs (or what is left of them) and write the files; returns the table."""
+    names = distinct(topologies, settings["nodes"])
     what = RunConfig(**settings).computes()
     there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
-    names = distinct(settings["nodes"])
     grid = {"topology": list(names), "lr": rates, "seed": seeds}
     runs = expand(settings, [grid], "pairs")
     run_sweep(runs, there, progress=progress([run.name for run in there.left(runs)]))
@@ -93,7 +95,8 @@ def summary(
         if not rows:
             continue
         shares = {seed: 100 * row["test_accuracy"] for seed, row in rows.items()}
-        reference = {seed: 100 * row["test_accuracy"] for seed, row in ended[REFERENCE].items()}
+        beside = ended.get(REFERENCE, {})
+        reference = {seed: 100 * row["test_accuracy"] for seed, row in beside.items()}
         gains = [shares[seed] - reference[seed] for seed in shares if seed in reference]
         table.append(
             {
@@ -126,7 +129,8 @@ def properties(name: str, n: int) -> dict[str, Any]:
 
 def _sequence(name: str, n: int) -> Sequence:
     t = topology(name, n)
-    assert isinstance(t, Sequence)
+    if not isinstance(t, Sequence) or t.max_degree > 1:
+        raise InvalidArgument("--topologies", name, "must have a period and one neighbour a round")
     return t
 
 
