@@ -22,6 +22,12 @@ from basegraph.topology.diagnostics import EXACT_NODES, MEANINGS, NO_VERDICT
 app = typer.Typer(help="Regenerate the paper's figures and tables.", rich_markup_mode=None)
 
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="where the files go")]
+DataDir = Annotated[str, typer.Option(metavar="FOLDER", help="the folder of datasets")]
+Epochs = Annotated[str, typer.Option(metavar="E", help="passes over the data")]
+Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or auto")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="make what is left of the runs in the folder")
+]
 RESULTS = Path("results")
 
 
@@ -70,14 +76,12 @@ def mnist(
     dataset: Annotated[
         str, typer.Option(metavar="NAME", help="mnist, or fashion-mnist as in the paper")
     ] = "mnist",
-    data_dir: Annotated[str, typer.Option(metavar="FOLDER", help="the folder of datasets")] = "",
+    data_dir: DataDir = "",
     seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
     alpha: Annotated[str, typer.Option(metavar="A,...", help="heterogeneities")] = "0.1,10",
-    epochs: Annotated[str, typer.Option(metavar="E", help="passes over the data")] = "200",
-    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or auto")] = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="make what is left of the runs in the folder")
-    ] = False,
+    epochs: Epochs = "200",
+    device: Device = "auto",
+    resume: Resume = False,
     force: Force = False,
 ) -> None:
     """LeNet on 25 nodes over every topology, α = 0.1 and 10, η chosen on validation (Sec. 6.2).
@@ -115,7 +119,7 @@ def mnist(
 def pairs(
     out: Out = RESULTS / "pairs",
     dataset: Annotated[str, typer.Option(metavar="NAME", help="what to train on")] = "digits",
-    data_dir: Annotated[str, typer.Option(metavar="FOLDER", help="the folder of datasets")] = "",
+    data_dir: DataDir = "",
     model: Annotated[str, typer.Option(metavar="NAME", help="mlp, lenet, vgg11, ...")] = "mlp",
     nodes: Annotated[str, typer.Option("--nodes", "-n", metavar="N", help="nodes")] = "25",
     seed: Annotated[str, typer.Option(metavar="S", help="seeds, each with its split")] = "0:9",
@@ -125,13 +129,11 @@ def pairs(
         typer.Option(metavar="NAME,...", help="of degree one; empty: all, as built and at home"),
     ] = "",
     alpha: Annotated[str, typer.Option(metavar="A", help="heterogeneity")] = "0.1",
-    epochs: Annotated[str, typer.Option(metavar="E", help="passes over the data")] = "50",
+    epochs: Epochs = "50",
     augment: Annotated[str, typer.Option(metavar="A", help="crop, flip, erase, auto")] = "auto",
     precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "tf32",
-    device: Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or auto")] = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="make what is left of the runs in the folder")
-    ] = False,
+    device: Device = "auto",
+    resume: Resume = False,
     force: Force = False,
 ) -> None:
     """Which topology of degree one trains best, as built and staying at home, seed by seed.
