@@ -21,7 +21,7 @@ pictures: .venv/run-ready
 	mkdir -p docs/images
 	$(BIN)/basegraph topology base --nodes 6 --degree 1 --draw docs/images/base-6.svg --force
 	for n in 5 6 9 10 25; do $(BIN)/basegraph topology euclid --nodes $$n --draw docs/images/euclid-$$n.svg --force; done
-	$(BIN)/basegraph topology block-mix --nodes 25 --draw docs/images/block-mix-25.svg --force
+	for n in 25 33; do $(BIN)/basegraph topology block-mix --nodes $$n --draw docs/images/block-mix-$$n.svg --force; done
 	$(BIN)/basegraph topology block-merge --nodes 10 --degree 3 --draw docs/images/block-merge-10.svg --force
 	$(BIN)/basegraph lengths --nodes 2:200 --degree 1:5 --plot docs/images/lengths.png --force
 	$(BIN)/basegraph lengths --topologies base,short --nodes 2:256 --degree 1:4 --plot docs/images/short.png --force

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import gcd
 
 import numpy as np
 import pytest
@@ -69,6 +70,8 @@ def test_any_layout_is_exact():
         assert bg.verify(t).max_degree == t.max_degree <= 1
         assert max(t.round(t.rows.period).weights, default=0) <= 0.5
         assert_nodes_agree_with_rounds(t, t.period)
+        for some, others in ((rows, columns), (columns, rows)):  # Lemma 9 of docs/shorter.md
+            assert all(size + gcd(size, n) >= len(others) for size in some)
         found += 1
     assert found > 20
     assert refused > 20
