@@ -142,7 +142,9 @@ class Run:
         self.engine.restore(tensors, facts["step"], self.replica)
         self.seconds = facts["seconds"]
         self.loss_sum, self.loss_count = facts["loss_sum"], facts["loss_count"]
-        self.rows = [row for row in self.folder.rows() if row["step"] <= facts["step"]]
+        # By epochs: with other numbers of nodes before, the steps of earlier rows were others.
+        epochs = facts["step"] / self.engine.steps_per_epoch
+        self.rows = [row for row in self.folder.rows() if row["epoch"] <= epochs]
         self.folder.keep(self.rows)
 
     def _require_same(self, facts: dict[str, Any]) -> None:
