@@ -19,6 +19,7 @@ def main() -> int:
         net.parameters(),
         lr=0.1,
         topology="base:k=1",
+        local_steps=2,
         timeout=float(sys.argv[1]),
         refuse_nonfinite=True,
         checkpoint=sys.argv[2],

@@ -58,7 +58,12 @@ class Node:
         n = dist.get_world_size(group)
         self.topology = topology if isinstance(topology, Topology) else build_topology(topology, n)
         self.mixer = DistributedMixer(
-            self.topology, group, timeout=timeout, wire=wire, refuse_nonfinite=refuse_nonfinite
+            self.topology,
+            group,
+            timeout=timeout,
+            wire=wire,
+            refuse_nonfinite=refuse_nonfinite,
+            local_steps=local_steps,
         )
         self.parameters = parameters
         self.x_d = _flatten(parameters)

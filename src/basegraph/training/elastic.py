@@ -165,6 +165,7 @@ class ElasticRun(Run):
             "step": engine.step,
             "epochs": engine.step / engine.steps_per_epoch,
             "seconds": self.seconds,
+            "bytes": self.bytes_sent,
             "config": self.config.computes(),
             "fingerprint": self.fingerprint,
         }
@@ -212,7 +213,7 @@ class ElasticRun(Run):
         self._require_same({**again.facts, "config": there})
         epochs = again.facts["epochs"]
         engine.begin_again(again.x_d, int(epochs * engine.steps_per_epoch))
-        self.seconds = again.facts["seconds"]
+        self._spent(again.facts)
         what = {
             "epoch": round(epochs, 3),
             "survivors": again.survivors,
