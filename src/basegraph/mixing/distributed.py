@@ -91,7 +91,7 @@ class DistributedMixer:
         self._neighbours: dict[int, Neighbours] = {}
         self._buffers: dict[tuple[object, ...], Tensor] = {}
         everyone = range(size)
-        self._batched = dist.get_backend(group) != "gloo"
+        self._only_gloo = dist.get_backend(group) == "gloo"
         self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
 
     def neighbours(self, step: int) -> Neighbours:
@@ -149,7 +149,7 @@ class DistributedMixer:
         works: list[Any] = []
         peer = None
         try:
-            if self._batched and messages:
+            if messages and not self._over_gloo(messages[0][1]):
                 return dist.batch_isend_irecv(
                     [dist.P2POp(op, v, self._rank[j], self.group, tag) for op, v, j in messages]
                 )
@@ -158,6 +158,10 @@ class DistributedMixer:
         except RuntimeError as error:
             raise self.lost(peer, self.when(step), error) from None
         return works
+
+    def _over_gloo(self, sent: Tensor) -> bool:
+        """Whether gloo takes it: a group that was made without a name has NCCL for GPUs only."""
+        return self._only_gloo or sent.device.type == "cpu"
 
     def when(self, step: int) -> str:
         """The step of a user at which a step here is made, and its round."""
