@@ -19,12 +19,14 @@ def main() -> int:
         net.parameters(),
         lr=0.1,
         topology="base:k=1",
+        local_steps=2,
+        order=sys.argv[3],
         timeout=float(sys.argv[1]),
         refuse_nonfinite=True,
         checkpoint=sys.argv[2],
     )
     node = torch.distributed.get_rank()
-    poison = len(sys.argv) > 3 and node == int(sys.argv[3])
+    poison = len(sys.argv) > 4 and node == int(sys.argv[4])
     for step in range(10_000):
         net.zero_grad()
         net(torch.ones(2, 4)).square().sum().backward()

@@ -16,6 +16,7 @@ import torch
 from launch import environment, free_port, torchrun
 from safetensors.torch import load_file
 
+from basegraph.optim import survivors
 from basegraph.training.config import RunConfig
 from basegraph.training.run import train
 
@@ -131,7 +132,9 @@ def test_a_killed_node_then_fewer_nodes(tmp_path):
     with Job(tmp_path / "first.log", command(4, *flags, restarts=1)) as job:
         job.wait_for("epoch 10:")
         os.kill(job.worker(2), signal.SIGKILL)
-        said = job.wait_for(r"node \d: node \d did not answer at step \d+ \(round \d of 2\)")
+        said = job.wait_for(  # in a round, or where all nodes tell each other their losses
+            r"node \d: (node \d did not answer at step \d+ \(round \d of 2\)|a node did not answer)"
+        )
         job.wait_for(r"began again after step \d+ from the average of 3 of 4 nodes")
         text = job.wait_for(r"now 4 nodes: base:k=1[^\n]*n=4\n(.|\n)*epoch \d+:").string
         assert "saved node" in text, said
@@ -207,3 +210,73 @@ def test_one_process_does_not_resume_what_lost_a_node(tmp_path):
     )  # fmt: skip
     assert done.returncode == 2
     assert "resume with --engine distributed" in done.stderr
+
+
+def one_line(done: subprocess.CompletedProcess[str]) -> str:
+    """What was said of a mistake, once."""
+    assert done.returncode != 0
+    (line,) = [line for line in done.stderr.splitlines() if "basegraph: error:" in line]
+    return line
+
+
+def test_torchrun_does_not_turn_a_refused_run_into_a_resumed_one(tmp_path):
+    train(RunConfig(nodes=3, epochs=1), tmp_path / "run")
+    before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
+    flags = ["--epochs", 1, "--out", tmp_path / "run"]
+    done = subprocess.run(
+        command(2, *flags, restarts=1), capture_output=True, text=True, timeout=200,
+        env=environment(),
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert done.stderr.count("holds a run already") == 2
+    assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == before
+
+
+TRAIN = ["--", "train", "--engine", "distributed", "--timeout", 60, "--out", "run"]
+
+
+def test_a_node_with_other_settings_is_named(tmp_path):
+    done = torchrun(2, "own_machine.py", tmp_path, "--evaluate-every=1,2", *TRAIN)
+    assert "node 1 differs from node 0 in 'evaluate_every'" in one_line(done)
+    assert not (tmp_path / "machine-0" / "run").exists()
+
+
+def test_what_only_one_node_cannot_read_is_said_by_node_0(tmp_path):
+    train(RunConfig(nodes=2, epochs=1), tmp_path / "machine-0" / "run")
+    other = tmp_path / "machine-1" / "run" / "nodes"
+    other.mkdir(parents=True)
+    (other / "node-1.safetensors").write_bytes(b"half a file")
+    done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 1, "--resume")
+    assert "node 1: run/nodes/node-1.safetensors: is cut short" in one_line(done)
+
+
+def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
+    """A machine comes back with a node's file from before the checkpoint."""
+    train(RunConfig(nodes=2, epochs=2), tmp_path / "machine-0" / "run")
+    facts = {"n": 2, "step": 9, "epochs": 0.4, "seconds": 1.0}
+    other = tmp_path / "machine-1" / "run" / "nodes"
+    survivors.save(other, 1, {"x": torch.zeros(8970)}, facts)
+    done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "began again" not in done.stdout
+    assert "done: test accuracy" in done.stdout
+    assert [path.name for path in other.iterdir()] == ["node-1.safetensors.used"]
+
+
+def test_nodes_that_have_seen_other_numbers_of_starts_meet():
+    """A machine that joins later: without torchrun's own store nothing is left from before."""
+    shared = {
+        **environment(),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "2",
+    }
+    script = "from basegraph.mixing.group import join; join('gloo', 30)"
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            env={**shared, "RANK": str(node), "TORCHELASTIC_RESTART_COUNT": str(node)},
+        )
+        for node in range(2)
+    ]
+    assert [process.wait(timeout=100) for process in running] == [0, 0]

@@ -25,6 +25,7 @@ from basegraph.plots.learning import labels
 from basegraph.training import update
 from basegraph.training.config import RunConfig, field_help, read_toml
 from basegraph.training.engine import StackedEngine
+from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.replica import Replica
 from basegraph.training.run import train
@@ -227,6 +228,26 @@ def test_resumes_whatever_a_kill_left(cut, tmp_path):
     rows = train(config, again, resume=True)
     assert [{**r, "seconds": 0} for r in rows] == [{**r, "seconds": 0} for r in expected]
     assert not list(again.glob(".checkpoint*"))
+
+
+def test_rows_of_other_numbers_of_nodes_stay(tmp_path):
+    """With fewer nodes before, an epoch had more steps and a node had sent more."""
+    config = RunConfig(**{**SHORT, "evaluate_every": 1})
+    whole = train(config, tmp_path / "whole")
+
+    def stop(row):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "run", watcher=Watcher(evaluated=stop))
+    folder = RunFolder(tmp_path / "run", resume=True)
+    folder.keep([{**whole[0], "step": 10_000}])
+    tensors, facts = checkpoint.load(folder.checkpoint)
+    checkpoint.save(folder.checkpoint, tensors, {**facts, "bytes": facts["bytes"] + 5})
+    rows = train(config, folder.path, resume=True)
+    assert [row["epoch"] for row in rows] == [row["epoch"] for row in whole]
+    assert rows[0]["step"] == 10_000
+    assert rows[-1]["bytes_per_node"] == whole[-1]["bytes_per_node"] + 5
 
 
 def test_other_data_are_not_resumed(tmp_path):

@@ -82,18 +82,20 @@ def train(
         raise InvalidArgument("--engine", engine, "must be stacked or distributed")
     distributed = engine == "distributed"
     if distributed:
-        from basegraph.mixing.group import restarts
+        from basegraph.mixing.group import job, restarts
         from basegraph.training.elastic import world_size
+        from basegraph.training.folder import belongs_to
 
         size = world_size()
-        resume = resume or (restarts() > 0 and (out / "config.toml").is_file())
+        restarted = restarts() > 0
+        resume = resume or (restarted and belongs_to(out, job()))
     if resume and config is None and (out / "config.toml").is_file():
         config = out / "config.toml"
     settings = {} if config is None else read_toml(config)
     settings |= {name: parsed(name, text) for name, text in flags.items() if text is not None}
     if distributed:
         asked = settings.get("nodes", size)
-        if asked != size and not resume:
+        if asked != size and not (resume or restarted):
             raise InvalidArgument("--nodes", asked, f"torchrun has started {size} processes")
         settings["nodes"] = size
     chosen = RunConfig(**settings)
@@ -103,8 +105,8 @@ def train(
         )
     from basegraph.training.loop import Watcher
 
-    events = _events(out) if tensorboard else None
     speaks = not distributed or os.environ["RANK"] == "0"
+    events = _events(out) if tensorboard and speaks else None
     with _Display(speaks) as display:
 
         def evaluated(row: dict[str, Any]) -> None:

@@ -70,6 +70,7 @@ class DistributedMixer:
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
         refuse_nonfinite: bool = False,
+        local_steps: int = 1,
     ) -> None:
         size = dist.get_world_size(group)
         if size != topology.n:
@@ -84,12 +85,13 @@ class DistributedMixer:
         self.timeout = timeout
         self.wire = wire
         self.refuse_nonfinite = refuse_nonfinite
+        self.local_steps = local_steps  # of a user, per step here: to say where something happened
         self.traffic = Traffic()
         self._exchanges = 0
         self._neighbours: dict[int, Neighbours] = {}
         self._buffers: dict[tuple[object, ...], Tensor] = {}
         everyone = range(size)
-        self._batched = dist.get_backend(group) != "gloo"
+        self._only_gloo = dist.get_backend(group) == "gloo"
         self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
 
     def neighbours(self, step: int) -> Neighbours:
@@ -117,10 +119,7 @@ class DistributedMixer:
         messages: list[tuple[Any, Tensor, int]]
         messages = [(dist.irecv, box, j) for (j, _), box in zip(hears, inbox, strict=True)]
         messages += [(dist.isend, sent, j) for j in tells]
-        try:
-            works = self._post(messages, tag)
-        except RuntimeError as error:
-            raise self.lost(hears[0][0] if hears else tells[0], step, error) from None
+        works = self._post(messages, tag, step)
         self.traffic.messages_sent += len(tells)
         self.traffic.bytes_sent += len(tells) * sent.numel() * sent.element_size()
         return Pending(self, step, x_d, sent, inbox, works)
@@ -134,7 +133,7 @@ class DistributedMixer:
         try:
             dist.all_reduce(x_d, group=self.group)
         except RuntimeError as error:
-            raise self.lost(None, step, error) from None
+            raise self.lost(None, f"step {step}", error) from None
         return torch.div(x_d, self.topology.n, out=out)
 
     def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -145,23 +144,37 @@ class DistributedMixer:
             found = self._buffers[key] = empty_like(like, dtype=dtype)
         return found[: like.numel()]
 
-    def _post(self, messages: list[tuple[Any, Tensor, int]], tag: int) -> list[Any]:
+    def _post(self, messages: list[tuple[Any, Tensor, int]], tag: int, step: int) -> list[Any]:
         """Begin to send and receive: one by one over gloo, where a batch only costs time."""
-        if self._batched and messages:
-            return dist.batch_isend_irecv(
-                [dist.P2POp(op, v, self._rank[j], self.group, tag) for op, v, j in messages]
-            )
-        return [op(v, self._rank[j], self.group, tag) for op, v, j in messages]
+        works: list[Any] = []
+        peer = None
+        try:
+            if messages and not self._over_gloo(messages[0][1]):
+                return dist.batch_isend_irecv(
+                    [dist.P2POp(op, v, self._rank[j], self.group, tag) for op, v, j in messages]
+                )
+            for op, v, peer in messages:
+                works.append(op(v, self._rank[peer], self.group, tag))
+        except RuntimeError as error:
+            raise self.lost(peer, self.when(step), error) from None
+        return works
 
-    def lost(self, node: int | None, step: int, error: Exception) -> PeerLost:
-        """What to say when a node, this one or any, did not answer."""
+    def _over_gloo(self, sent: Tensor) -> bool:
+        """Whether gloo takes it: a group that was made without a name has NCCL for GPUs only."""
+        return self._only_gloo or sent.device.type == "cpu"
+
+    def when(self, step: int) -> str:
+        """The step of a user at which a step here is made, and its round."""
         period = self.topology.period
         place = "" if period is None else f" (round {step % period} of {period})"
+        return f"step {(step + 1) * self.local_steps - 1}{place}"
+
+    def lost(self, node: int | None, when: str, error: Exception) -> PeerLost:
+        """What to say when a node, this one or any, did not answer."""
         reason = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split())).partition(". ")[0][:160]
         who = "a node" if node is None else f"node {node}"
         return PeerLost(
-            f"node {self.node}: {who} did not answer at step {step}{place} within "
-            f"{self.timeout:g} s: {reason}",
+            f"node {self.node}: {who} did not answer at {when} within {self.timeout:g} s: {reason}",
             node,
         )
 
@@ -221,13 +234,13 @@ class Pending:
             if not work.wait(timedelta(seconds=self.mixer.timeout)):
                 raise RuntimeError("timed out")
         except RuntimeError as error:
-            raise self.mixer.lost(peer, self.step, error) from None
+            raise self.mixer.lost(peer, self.mixer.when(self.step), error) from None
 
     def _refuse_nonfinite(self) -> None:
         hears, _ = self.mixer.neighbours(self.step)
         for (peer, _), box in zip(hears, self.inbox, strict=True):
             if not torch.isfinite(box.sum(dtype=torch.float32)) and not torch.isfinite(box).all():
                 raise NotFinite(
-                    f"node {self.mixer.node}: node {peer} sent values that are not finite at step "
-                    f"{self.step}"
+                    f"node {self.mixer.node}: node {peer} sent values that are not finite at "
+                    f"{self.mixer.when(self.step)}"
                 )

@@ -27,8 +27,9 @@ def require_alike(facts: dict[str, object], group: Any, device: torch.device) ->
     mine = torch.frombuffer(bytearray(b"".join(digests)), dtype=torch.uint8).to(device)
     # The number of facts first: what follows must be equally long everywhere.
     counts = _gathered(torch.tensor([len(mine)], device=device), group)
-    if len({int(count) for count in counts}) > 1:
-        raise BasegraphError("the nodes run different versions of basegraph")
+    for node, count in enumerate(counts):
+        if count != counts[0]:
+            raise BasegraphError(f"node {node} runs another version of basegraph than node 0")
     everyone = [bytes(row.cpu().tolist()) for row in _gathered(mine, group)]
     names = ["names", *whole]
     for node, theirs in enumerate(everyone):

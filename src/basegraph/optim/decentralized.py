@@ -126,7 +126,7 @@ class DecentralizedOptimizer(NodeOptimizer):
             node.x_d.copy_(self.method.gradient_point(self._x, self._state))
         self._begin_at(step + 1)
         if node.order == "combine-then-adapt":
-            node.begin(step + 1)
+            node.begin_early(step + 1)
         return loss
 
     @property

@@ -72,7 +72,7 @@ class Gossip(NodeOptimizer):
             node.x_d.copy_(before)
             loss = self._adapt(closure)
             node.x_d.add_(drift)
-            node.begin(step + 1)
+            node.begin_early(step + 1)
         else:
             loss = self._adapt(closure)
             if communicates(step, node.local_steps):

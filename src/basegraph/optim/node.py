@@ -6,7 +6,7 @@ import atexit
 import logging
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,12 @@ class Node:
         n = dist.get_world_size(group)
         self.topology = topology if isinstance(topology, Topology) else build_topology(topology, n)
         self.mixer = DistributedMixer(
-            self.topology, group, timeout=timeout, wire=wire, refuse_nonfinite=refuse_nonfinite
+            self.topology,
+            group,
+            timeout=timeout,
+            wire=wire,
+            refuse_nonfinite=refuse_nonfinite,
+            local_steps=local_steps,
         )
         self.parameters = parameters
         self.x_d = _flatten(parameters)
@@ -114,8 +119,17 @@ class Node:
         path = survivors.save(self.checkpoint, self.mixer.node, {"x": self.x_d}, facts)
         return f"saved node {self.mixer.node} after {step} steps in {path}"
 
+    def begin_early(self, step: int) -> None:
+        """Start to exchange x for the step to come, behind whatever is computed until then.
+
+        If a neighbour is found lost already, that step finds it again and says so; this one is
+        complete.
+        """
+        with suppress(PeerLost):
+            self.begin(step)
+
     def begin(self, step: int) -> None:
-        """Start to exchange x for this step, behind whatever is computed next."""
+        """Start to exchange x for this step."""
         if communicates(step, self.local_steps):
             self.pending = self.mixer.start(self.x_d, round_index(step, self.local_steps))
 
@@ -144,7 +158,8 @@ class Node:
     def __del__(self) -> None:
         """Messages under way need their buffers: end them before the buffers go."""
         if getattr(self, "pending", None) is not None and dist.is_initialized():
-            self.give_up_exchange()
+            with suppress(PeerLost):  # which has been said
+                self.give_up_exchange()
 
     def to_the_average(self) -> None:
         """One period of gossip from its first round on: every node holds the average."""

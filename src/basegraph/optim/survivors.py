@@ -7,6 +7,7 @@ each other which files they see, and take the average of the models in them.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from basegraph import checkpoint
 from basegraph.errors import InvalidArgument
-from basegraph.mixing.handshake import texts_of_all
+from basegraph.mixing.handshake import texts_of_all, together
 
 PATTERN = "node-*.safetensors"
 USED = ".used"
@@ -51,12 +52,23 @@ def save(folder: Path, node: int, tensors: dict[str, Tensor], facts: dict[str, A
     return path
 
 
-def restart(folder: Path, like: Tensor, group: Any) -> Restart | None:
+def restart(
+    folder: Path,
+    like: Tensor,
+    group: Any,
+    counts: Callable[[dict[str, Any]], bool] = lambda facts: True,
+) -> Restart | None:
     """Where to begin again, the same for all nodes; None where no node sees a survivor's file.
 
-    `like` is a vector of the size and type that a model has.
+    `like` is a vector of the size and type that a model has, `counts` says by its facts whether
+    a survivor is to be taken.
     """
-    here = {str(path): checkpoint.facts(path) for path in sorted(folder.glob(PATTERN))}
+
+    def look() -> dict[Path, dict[str, Any]]:
+        found = {path: checkpoint.facts(path) for path in sorted(folder.glob(PATTERN))}
+        return {path: facts for path, facts in found.items() if counts(facts)}
+
+    here = together(look, group, like.device)
     texts = texts_of_all(json.dumps(list(here.values())), group, like.device)
     owners: dict[int, tuple[int, int]] = {}  # survivor -> (steps, minus the rank that reads it)
     facts: dict[int, dict[str, Any]] = {}
@@ -67,13 +79,18 @@ def restart(folder: Path, like: Tensor, group: Any) -> Restart | None:
                 owners[found["node"]], facts[found["node"]] = mine, found
     if not owners:
         return None
-    total = torch.zeros_like(like, dtype=torch.float64)
-    for path, found in here.items():
-        if owners[found["node"]] == (found["step"], -dist.get_rank(group)):
-            x_d = checkpoint.load(Path(path))[0]["x"]
-            if x_d.numel() != like.numel():
-                raise InvalidArgument("checkpoint", path, "holds a model of another size")
-            total += x_d.reshape(-1).to(total)
+
+    def add_up() -> Tensor:
+        total = torch.zeros_like(like, dtype=torch.float64)
+        for path, found in here.items():
+            if owners[found["node"]] == (found["step"], -dist.get_rank(group)):
+                x_d = checkpoint.load(path)[0]["x"]
+                if x_d.numel() != like.numel():
+                    raise InvalidArgument("checkpoint", str(path), "holds a model of another size")
+                total += x_d.reshape(-1).to(total)
+        return total
+
+    total = together(add_up, group, like.device)
     dist.all_reduce(total, group=group)
     furthest = max(facts.values(), key=lambda found: found["step"])
     average = (total / len(owners)).to(like.dtype)

@@ -213,7 +213,7 @@ class DistributedEngine:
         try:
             collective(*tensors)
         except RuntimeError as error:
-            raise self.mixer.lost(None, self.step, error) from None
+            raise self.mixer.lost(None, f"step {self.step}", error) from None
 
 
 def _on(device: torch.device, split: Any) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.mixing.distributed import PeerLost
-from basegraph.mixing.group import join
-from basegraph.mixing.handshake import texts_of_all, together
+from basegraph.mixing.group import job, join, restarts
+from basegraph.mixing.handshake import require_alike, texts_of_all, together
 from basegraph.models.networks import build
 from basegraph.optim import survivors
 from basegraph.optim.survivors import Restart
@@ -32,6 +33,9 @@ from basegraph.training.engine import pick_device
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.replica import Replica
+
+OWN = ("data_dir", "device", "capture", "compile")
+"""Fields in which nodes may differ."""
 
 
 def world_size() -> int:
@@ -70,7 +74,10 @@ def train_distributed(
         return dataset, Replica(config, dataset, module), folder
 
     try:
+        same = {name: value for name, value in asdict(config).items() if name not in OWN}
+        require_alike(same, None, device)
         dataset, replica, folder = together(prepare, None, device)
+        require_alike({"data or model": replica.fingerprint}, None, device)
         engine = DistributedEngine(dataset, replica, device, timeout)
         run = ElasticRun(folder, engine, (watcher if node == 0 else None) or Watcher())
         run.begin(dataset)
@@ -121,6 +128,9 @@ class FolderElsewhere(RunFolder):
     def restart(self, config: RunConfig, what: dict[str, Any]) -> None:
         """Node 0 does it."""
 
+    def belongs_to(self, job: str) -> None:
+        """Node 0 does it."""
+
 
 class ElasticRun(Run):
     """A run of which this process is a node."""
@@ -130,18 +140,21 @@ class ElasticRun(Run):
     def begin(self, dataset: Dataset) -> None:
         """Start the folder, continue from its checkpoint, or begin again after a fault."""
         engine, folder = self.engine, self.folder
-        folder.clear_leftovers()
-        saved = folder.load()
-        again = survivors.restart(folder.nodes, engine.x_d, None)
-        facts = self._told_by_node_0(saved[1] if saved else {})
+        saved = together(self._read, None, engine.device)
+        resumes = folder.resume or restarts() > 0
+        told = self._told_by_node_0({"resumes": resumes, "facts": saved[1] if saved else {}})
+        facts = told["facts"]
+        again = self._survivors(facts) if told["resumes"] else None
         if again is None and facts and facts["config"]["nodes"] != engine.n:
             again = self._average_of(saved[0] if saved else {}, facts)
         if again is not None:
-            self._begin_again(again)
+            self._begin_again(again, dataset)
         elif facts:
             self._continue(saved[0] if saved else {}, facts)
         else:
-            folder.start(self.config, dataset, engine.facts())
+            self._at_node_0(lambda: folder.start(self.config, dataset, engine.facts()))
+        self._at_node_0(lambda: folder.belongs_to(job()))
+        survivors.set_aside(folder.nodes)
         self.watcher.started(engine.facts())
 
     def rescued(self, error: PeerLost) -> PeerLost:
@@ -151,12 +164,29 @@ class ElasticRun(Run):
             "n": engine.n,
             "step": engine.step,
             "epochs": engine.step / engine.steps_per_epoch,
+            "seconds": self.seconds,
+            "bytes": self.bytes_sent,
             "config": self.config.computes(),
             "fingerprint": self.fingerprint,
         }
         path = survivors.save(self.folder.nodes, engine.node, {"x": engine.x_d}, facts)
         where = f"saved node {engine.node} after {engine.step} steps in {path}, --resume continues"
         return PeerLost(f"{error}; {where}", error.node)
+
+    def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        self.folder.clear_leftovers()
+        return self.folder.load()
+
+    def _at_node_0(self, write: Callable[[], None]) -> None:
+        """Write to the folder (elsewhere that does nothing), and all stop if it cannot be done."""
+        together(write, None, self.engine.device)
+
+    def _survivors(self, facts: dict[str, Any]) -> Restart | None:
+        """Where the survivors are, except those that the checkpoint has overtaken since."""
+        reached = facts["step"] / facts["steps_per_epoch"] if facts else 0.0
+        return survivors.restart(
+            self.folder.nodes, self.engine.x_d, None, lambda one: one["epochs"] >= reached
+        )
 
     def _told_by_node_0(self, facts: dict[str, Any]) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(
@@ -177,25 +207,29 @@ class ElasticRun(Run):
         epochs = facts["step"] / facts["steps_per_epoch"]
         return Restart(x_d, facts["step"], list(range(before)), before, {**facts, "epochs": epochs})
 
-    def _begin_again(self, again: Restart) -> None:
+    def _begin_again(self, again: Restart, dataset: Dataset) -> None:
         engine, folder = self.engine, self.folder
         there = {**again.facts["config"], "nodes": engine.n}
         self._require_same({**again.facts, "config": there})
         epochs = again.facts["epochs"]
         engine.begin_again(again.x_d, int(epochs * engine.steps_per_epoch))
-        self.rows = [row for row in folder.rows() if row["epoch"] <= epochs]
-        folder.keep(self.rows)
-        folder.restart(
-            self.config,
-            {
-                "epoch": round(epochs, 3),
-                "survivors": again.survivors,
-                "nodes_before": again.before,
-                "nodes": engine.n,
-            },
-        )
+        self._spent(again.facts)
+        what = {
+            "epoch": round(epochs, 3),
+            "survivors": again.survivors,
+            "nodes_before": again.before,
+            "nodes": engine.n,
+        }
+
+        def write() -> None:
+            if not folder.config.exists():  # the node 0 that was lost had it on its own machine
+                folder.start(self.config, dataset, engine.facts())
+            self.rows = [row for row in folder.rows() if row["epoch"] <= epochs]
+            folder.keep(self.rows)
+            folder.restart(self.config, what)
+
+        self._at_node_0(write)
         self.save()
-        survivors.set_aside(folder.nodes)
         self.watcher.noted(
             f"{again}, at epoch {epochs:.2f}, with a fresh state of {self.config.algorithm}; now "
             f"{engine.n} nodes: {self.config.topology} and the data split are for n={engine.n}"

@@ -71,6 +71,11 @@ class RunFolder:
         self._append(self.path / "restarts.jsonl", what)
         self._write(self.config, config.to_toml())
 
+    def belongs_to(self, job: str) -> None:
+        """Remember which torchrun makes the run: only that one goes on with it unasked."""
+        there = _json(self.provenance)
+        self._write(self.provenance, json.dumps({**there, "job": job}, indent=2) + "\n")
+
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The checkpoint of the run that is to be continued, if it has got that far."""
         there = self.resume and self.checkpoint.is_file()
@@ -113,3 +118,18 @@ class RunFolder:
     def _write(path: Path, text: str) -> None:
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+def belongs_to(path: Path, job: str) -> bool:
+    """Whether this folder holds a run that the same torchrun has begun or resumed."""
+    there = _json(path / "provenance.json")
+    return (path / "config.toml").is_file() and there.get("job") == job
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """What a file holds; nothing where it is gone or broken."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found

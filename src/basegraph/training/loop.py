@@ -118,6 +118,7 @@ class Run:
         self.config = engine.replicas[replica].config
         self.fingerprint = engine.replicas[replica].fingerprint
         self.seconds = 0.0
+        self.bytes_before = 0.0  # what a node sent while there were others of them
         self.loss_sum, self.loss_count = 0.0, 0
         self.last_loss = math.nan
         self.rows: Rows = []
@@ -140,10 +141,23 @@ class Run:
         if self.replica and facts["step"] != self.engine.step:
             raise InvalidArgument("step", facts["step"], f"others are at {self.engine.step}")
         self.engine.restore(tensors, facts["step"], self.replica)
-        self.seconds = facts["seconds"]
+        self._spent(facts)
         self.loss_sum, self.loss_count = facts["loss_sum"], facts["loss_count"]
-        self.rows = [row for row in self.folder.rows() if row["step"] <= facts["step"]]
+        # By epochs: with other numbers of nodes before, the steps of earlier rows were others.
+        epochs = facts["step"] / self.engine.steps_per_epoch
+        self.rows = [row for row in self.folder.rows() if row["epoch"] <= epochs]
         self.folder.keep(self.rows)
+
+    @property
+    def bytes_sent(self) -> float:
+        """What a node has sent in all, in the mean over nodes."""
+        return self.bytes_before + self.engine.bytes_sent(self.replica)
+
+    def _spent(self, facts: dict[str, Any]) -> None:
+        """Go on counting where a checkpoint's run had come to."""
+        now = self.engine.bytes_sent(self.replica)
+        self.seconds = facts["seconds"]
+        self.bytes_before = facts.get("bytes", now) - now
 
     def _require_same(self, facts: dict[str, Any]) -> None:
         """Refuse what a run of other data, models or settings has saved."""
@@ -181,7 +195,7 @@ class Run:
             row[f"{name}_accuracy_averaged"] = found.averaged
             row[f"{name}_accuracy_worst"] = found.worst
         row["consensus_distance"] = engine.consensus_distance(self.replica)
-        row["bytes_per_node"] = engine.bytes_sent(self.replica)
+        row["bytes_per_node"] = self.bytes_sent
         row["seconds"] = round(self.seconds, 3)
         self.loss_sum, self.loss_count = 0.0, 0
         self.rows.append(row)
@@ -197,6 +211,7 @@ class Run:
             "config": self.config.computes(),
             "fingerprint": self.fingerprint,
             "seconds": self.seconds,
+            "bytes": self.bytes_sent,
             "loss_sum": self.loss_sum,
             "loss_count": self.loss_count,
         }
