@@ -111,6 +111,8 @@ def test_a_topology_without_these_numbers_of_nodes_is_left_out():
         (["--topologies", "rong"], "did you mean 'ring'?"),
         (["--topologies", ""], "--topologies='': must name at least one topology"),
         (["--topologies", "one-peer-u-equidyn"], "the model knows no random one"),
+        (["--topologies", "ring,base:k=0"], "--topologies='base:k=0': is not defined for --nodes"),
+        (["-n", "9", "--topologies", "one-peer-hypercube", "--plot", "x.png"], "not defined for"),
         (["--plot", "x.txt"], "--plot='x.txt': must end in .png"),
     ],
 )

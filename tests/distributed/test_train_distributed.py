@@ -280,3 +280,15 @@ def test_nodes_that_have_seen_other_numbers_of_starts_meet():
         for node in range(2)
     ]
     assert [process.wait(timeout=100) for process in running] == [0, 0]
+
+
+def test_a_run_that_has_ended_is_left_alone(tmp_path):
+    out = tmp_path / "run"
+    train(RunConfig(nodes=3, epochs=1), out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    done = run(2, "--resume", "--out", out)
+    assert done.returncode != 0
+    errors = [line for line in done.stderr.splitlines() if "basegraph: error:" in line]
+    assert len(errors) == 1, done.stderr
+    assert "holds a run that has ended, with 3 nodes" in errors[0]
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from fractions import Fraction
+
 import networkx as nx
 import numpy as np
 import pytest
 
 import basegraph as bg
+from basegraph.topology.properties import reaches_average
 
 
 def dense_rate(t):
@@ -78,3 +81,15 @@ def test_bytes_per_round():
         bg.bytes_per_round(bg.topology("one-peer-d-equidyn", n=5), parameters=1)
     with pytest.raises(bg.InvalidArgument, match="parameters=-1"):
         bg.bytes_per_round(bg.topology("ring", n=5), parameters=-1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 25, 300, 1000])
+def test_what_reaches_the_average(n):
+    assert bg.verify(bg.topology("short", n=n))
+    assert reaches_average(bg.topology("short", n=n))
+    assert reaches_average(bg.topology("ring", n=n)) == (n <= 2)
+
+
+def test_a_rate_that_is_small_is_not_the_average():
+    nearly = bg.Round.from_edges(2, {(0, 1): Fraction(1, 2) + Fraction(1, 10**9)})
+    assert not reaches_average(bg.Sequence([nearly]))

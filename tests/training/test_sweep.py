@@ -312,7 +312,26 @@ def test_pairs_experiment_compares_within_seeds(tmp_path):
     mine = table["euclid:home=true"]
     assert mine["above base:k=1"] == pytest.approx(sum(gains) / 2, abs=0.006)
     assert mine["standard error"] == pytest.approx((max(gains) - min(gains)) / 2, abs=0.006)
-    assert (mine["rounds"], mine["largest weight"]) == (4, "1/2")
+    assert (mine["rounds"], mine["largest pair weight"]) == (4, "1/2")
     assert table[pairs.REFERENCE]["above base:k=1"] == 0
     for name in pairs.outputs([0.1]):
         assert (folder / name).stat().st_size > 0
+
+
+def test_pairs_of_which_none_ends_are_one_line(tmp_path):
+    flags = [
+        "--lr",
+        "1e30",
+        "--epochs",
+        "2",
+        "--nodes",
+        "3",
+        "--seed",
+        "0:0",
+        "--topologies",
+        "base:k=1",
+    ]
+    done = run("reproduce", "pairs", *flags, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "every run failed: see" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -95,6 +95,9 @@ def model(
     found = []
     for n in progress(sizes, "numbers of nodes"):
         found += rows(names, n, weight, network)
+    for name in names:
+        if not any(row["topology"] == name for row in found):
+            raise InvalidArgument("--topologies", name, f"is not defined for --nodes {nodes}")
     if plot is not None:
         from basegraph.plots.scaling import draw_scaling
 

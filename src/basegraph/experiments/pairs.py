@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable
 from statistics import mean, stdev
 from typing import Any
 
-from basegraph.errors import InvalidArgument
+from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
 from basegraph.plots.learning import draw_learning
 from basegraph.topology.catalog import topology
-from basegraph.topology.disagreement import noise_disagreement, pair_weights, training_disagreement
+from basegraph.topology.diagnostics import diagnose
 from basegraph.topology.sequence import Sequence
 from basegraph.training.config import RunConfig
 
@@ -35,7 +35,6 @@ TOPOLOGIES = (
     "steady:home=true",
 )
 """As built, and so that values stay at home; the weights of one-peer-exponential are 1/2 anyway."""
-RHO = 0.05
 
 
 def outputs(rates: list[float]) -> list[str]:
@@ -72,6 +71,8 @@ def reproduce(
     run_sweep(runs, there, progress=progress([run.name for run in there.left(runs)]))
     folder.table("runs.csv", [_row(run, there) for run in runs])
     table = [row for rate in rates for row in summary(runs, rate, there, names)]
+    if not table:
+        raise BasegraphError(f"every run failed: see {there.failures}")
     folder.table("pairs.csv", table)
     folder.text("pairs.md", markdown(table))
     for rate in rates:
@@ -119,12 +120,9 @@ def summary(
 def properties(name: str, n: int) -> dict[str, Any]:
     """What is known of a topology before training."""
     t = _sequence(name, n)
-    return {
-        "rounds": t.period,
-        f"D({RHO:g})": round(training_disagreement(t, RHO), 3),
-        "noise": round(noise_disagreement(t), 2),
-        "largest weight": str(pair_weights(t).largest),
-    }
+    known = diagnose(t).row()
+    rounded = {k: round(v, 4) if isinstance(v, float) else v for k, v in known.items()}
+    return {"rounds": t.period, **rounded}
 
 
 def _sequence(name: str, n: int) -> Sequence:

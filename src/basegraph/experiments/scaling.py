@@ -19,15 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from basegraph.consensus import consensus_error, gaussian_start
 from basegraph.errors import InvalidArgument
 from basegraph.topology.catalog import topology
 from basegraph.topology.integers import floor_log
+from basegraph.topology.properties import reaches_average
 from basegraph.topology.sequence import Sequence
 
 ALL_REDUCES = ("all-reduce", "all-reduce-halving")
-EXACT = 1e-20
-"""Shares of the squared disagreement below which only rounding is left of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +81,7 @@ def cost(name: str, n: int, size: int, network: Network) -> Cost:
         for out, back in zip(sent, heard, strict=True)
     )
     busiest = size * float(sent.sum(axis=0).max())
-    exact = _reaches_the_average(t)
+    exact = reaches_average(t)
     return Cost(
         rounds=len(t),
         exact=exact,
@@ -108,11 +106,6 @@ def _all_reduce(name: str, n: int, size: int, network: Network) -> Cost:
         folding = 2 * surplus * network.round(size, 0)
         seconds = 2 * sum(network.round(piece, piece) for piece in pieces) + folding
     return Cost(rounds, True, sent, seconds, sent, seconds)
-
-
-def _reaches_the_average(t: Sequence) -> bool:
-    errors = consensus_error(t, gaussian_start(t.n, seed=0), len(t))
-    return bool(errors[-1] <= EXACT * errors[0])
 
 
 def rows(names: list[str], n: int, size: int, network: Network) -> list[dict[str, Any]]:

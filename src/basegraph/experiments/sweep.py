@@ -32,7 +32,7 @@ from basegraph.files import replacing
 from basegraph.models.networks import build
 from basegraph.topology.catalog import topology
 from basegraph.training.config import RunConfig
-from basegraph.training.engine import pick_device
+from basegraph.training.device import pick_device
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.memory import fit

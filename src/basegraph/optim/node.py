@@ -26,7 +26,8 @@ from basegraph.optim.exit import let_groups_go
 from basegraph.optim.told import Told
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
-from basegraph.topology.sequence import Topology
+from basegraph.topology.properties import reaches_average
+from basegraph.topology.sequence import Sequence, Topology
 
 LOG = logging.getLogger("basegraph")
 ORDERS = ("adapt-then-combine", "combine-then-adapt")
@@ -165,7 +166,7 @@ class Node:
         """One period of gossip from its first round on: every node holds the average."""
         self.give_up_exchange()
         t = self.topology
-        if t.period is None or not _finite_time(t):
+        if not isinstance(t, Sequence) or not reaches_average(t):
             raise NotFiniteTime(f"{t.spec} with n={t.n} does not reach the average exactly")
         for step in range(t.period):
             self.mixer.mix(self.x_d, step, out=self.x_d)
@@ -242,14 +243,6 @@ def _flatten(parameters: list[Tensor]) -> Tensor:
         p.data = place.copy_(p.detach())
         first += p.numel()
     return flat
-
-
-def _finite_time(t: Topology) -> bool:
-    """Whether one period is exact, as the topology's own product shows in floating point."""
-    total = torch.eye(t.n, dtype=torch.float64)
-    for step in range(t.period or 0):
-        total = torch.as_tensor(t.round(step).matrix() @ total.numpy())
-    return bool((total - 1 / t.n).abs().max() < 1e-9)
 
 
 def _join(group: Any) -> None:

@@ -11,6 +11,8 @@ from basegraph.topology.integers import at_least, ceil_log, floor_log
 from basegraph.topology.round import FloatArray, Round
 from basegraph.topology.sequence import Sequence, Topology
 
+ROUNDING = 1e-14
+"""What rounding leaves of a vector at most."""
 SMALL = 256
 """Up to this many nodes a dense singular value decomposition is quickest and simplest."""
 
@@ -64,7 +66,7 @@ def _largest_singular_value(matrices: list[Any], n: int) -> float:
         return centred(x)
 
     start = centred(np.random.Generator(np.random.Philox(key=0)).standard_normal(n))
-    if np.linalg.norm(there(start)) <= 1e-14 * np.linalg.norm(start):
+    if np.linalg.norm(there(start)) <= ROUNDING * np.linalg.norm(start):
         return 0.0  # nothing but rounding is left
     operator = LinearOperator((n, n), matvec=there_and_back, dtype=np.float64)
     # A wide Krylov space: on a long ring many singular values crowd below one.
@@ -72,6 +74,20 @@ def _largest_singular_value(matrices: list[Any], n: int) -> float:
         operator, k=1, which="LA", v0=start, ncv=min(n, 64), return_eigenvectors=False
     )
     return float(np.sqrt(max(largest, 0.0)))
+
+
+def reaches_average(topology: Sequence) -> bool:
+    """Whether one period leaves nothing of a disagreement but rounding; `verify` is the proof.
+
+    >>> from basegraph.topology.catalog import topology
+    >>> [reaches_average(topology(name, n=25)) for name in ("base", "one-peer-exponential")]
+    [True, False]
+    """
+    start = np.random.Generator(np.random.Philox(key=0)).standard_normal(topology.n)
+    x: FloatArray = start - start.mean()
+    for r in topology:
+        x = r.matrix() @ x
+    return bool(np.linalg.norm(x - x.mean()) <= ROUNDING * np.linalg.norm(start))
 
 
 def shortest_possible(n: int, k: int) -> int:

@@ -16,6 +16,7 @@ from basegraph.data.augment import gather
 from basegraph.data.dataset import Dataset
 from basegraph.models.gradients import Gradients, products_in
 from basegraph.optim.decentralized import DecentralizedOptimizer
+from basegraph.training.device import on_device
 from basegraph.training.evaluate import Accuracy, correct, one_by_one
 from basegraph.training.replica import Replica
 
@@ -38,8 +39,8 @@ class DistributedEngine:
         self.device = device
         self.steps_per_epoch, self.total_steps = replica.steps_per_epoch, replica.total_steps
         self.mean, self.std = (torch.as_tensor(s).to(device) for s in dataset.statistics())
-        self.images, self.labels = _on(device, dataset.train)
-        self.test = _on(device, dataset.test)
+        self.images, self.labels = on_device(dataset.train, device)
+        self.test = on_device(dataset.test, device)
         model = replica.model
         model.module.to(device)
         self.gradients = Gradients(model, nn.functional.cross_entropy, precision=config.precision)
@@ -214,7 +215,3 @@ class DistributedEngine:
             collective(*tensors)
         except RuntimeError as error:
             raise self.mixer.lost(None, f"step {self.step}", error) from None
-
-
-def _on(device: torch.device, split: Any) -> tuple[Tensor, Tensor]:
-    return torch.as_tensor(split.images).to(device), torch.as_tensor(split.labels).to(device)

@@ -28,8 +28,8 @@ from basegraph.models.networks import build
 from basegraph.optim import survivors
 from basegraph.optim.survivors import Restart
 from basegraph.training.config import RunConfig
+from basegraph.training.device import pick_device
 from basegraph.training.distributed import DistributedEngine
-from basegraph.training.engine import pick_device
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.replica import Replica
@@ -146,6 +146,7 @@ class ElasticRun(Run):
         facts = told["facts"]
         again = self._survivors(facts) if told["resumes"] else None
         if again is None and facts and facts["config"]["nodes"] != engine.n:
+            self._refuse_ended(facts)
             again = self._average_of(saved[0] if saved else {}, facts)
         if again is not None:
             self._begin_again(again, dataset)
@@ -187,6 +188,15 @@ class ElasticRun(Run):
         return survivors.restart(
             self.folder.nodes, self.engine.x_d, None, lambda one: one["epochs"] >= reached
         )
+
+    def _refuse_ended(self, facts: dict[str, Any]) -> None:
+        """Leave a run alone that has ended with another number of nodes."""
+        if facts["step"] >= facts["config"]["epochs"] * facts["steps_per_epoch"]:
+            raise InvalidArgument(
+                "--out",
+                str(self.folder.path),
+                f"holds a run that has ended, with {facts['config']['nodes']} nodes",
+            )
 
     def _told_by_node_0(self, facts: dict[str, Any]) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(

@@ -23,6 +23,7 @@ from basegraph.models.flat import aligned
 from basegraph.models.gradients import Gradients, gradients_of, products_in
 from basegraph.training.ahead import Ahead
 from basegraph.training.captured import CapturedStep, Compiled, Tables
+from basegraph.training.device import on_device, pick_device
 from basegraph.training.evaluate import Accuracy, Outputs, accuracy, consensus_distance, one_by_one
 from basegraph.training.replica import Replica
 from basegraph.training.update import in_blocks, update
@@ -74,8 +75,8 @@ class StackedEngine:
 
     def _upload(self, dataset: Dataset) -> None:
         self.mean, self.std = (torch.as_tensor(s).to(self.device) for s in dataset.statistics())
-        self.images, self.labels = _on(self.device, dataset.train)
-        self.test = _on(self.device, dataset.test)
+        self.images, self.labels = on_device(dataset.train, self.device)
+        self.test = on_device(dataset.test, self.device)
 
     def _probe(self, classes: int) -> None:
         """One node's gradient on two samples, so that a model that does not fit is refused now."""
@@ -348,20 +349,3 @@ def own_state(method: Any, x_nd: Tensor) -> Any:
     for buffer, part in zip(buffers, state, strict=True):
         buffer.copy_(part)
     return type(state)(*buffers)
-
-
-def pick_device(name: str) -> torch.device:
-    """The device asked for, refused if it is not there."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if not name.startswith("cuda"):
-        return torch.device(name)
-    index = name.partition(":")[2] or "0"
-    if not index.isdigit() or int(index) >= torch.cuda.device_count():
-        count = torch.cuda.device_count()
-        raise InvalidArgument("device", name, f"there are {count} CUDA devices here; or use cpu")
-    return torch.device(name)
-
-
-def _on(device: torch.device, split: Any) -> tuple[Tensor, Tensor]:
-    return torch.as_tensor(split.images).to(device), torch.as_tensor(split.labels).to(device)

@@ -12,7 +12,8 @@ from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.engine import StackedEngine, pick_device
+from basegraph.training.device import pick_device
+from basegraph.training.engine import StackedEngine
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.memory import NotEnoughMemory, fit
