@@ -42,6 +42,7 @@ import basegraph as bg
 from basegraph.commands.units import bandwidth, seconds
 from basegraph.experiments.scaling import Network, cost
 from basegraph.mixing.distributed import DistributedMixer
+from basegraph.mixing.stamp import Stamp
 from basegraph.models.networks import build
 
 SHAPES = {"lenet": (1, 28, 28), "vgg11": (3, 32, 32)}
@@ -92,7 +93,7 @@ def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], N
     x, clock = torch.randn(size), [0]
 
     def exchange() -> None:
-        mixer.mix(x, clock[0], out=x)
+        mixer.mix(x, Stamp("step()", clock[0], clock[0]), out=x)
         clock[0] += 1
 
     return exchange

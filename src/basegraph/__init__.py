@@ -32,6 +32,10 @@ def __getattr__(name: str) -> object:
         from basegraph.optim.decentralized import DecentralizedOptimizer
 
         return DecentralizedOptimizer
+    if name == "PeerLost":
+        from basegraph.mixing.distributed import PeerLost
+
+        return PeerLost
     if name == "Gossip":
         from basegraph.optim.gossip import Gossip
 
@@ -51,6 +55,7 @@ __all__ = [
     "NotFiniteTime",
     "Origin",
     "PairWeights",
+    "PeerLost",
     "Round",
     "Sequence",
     "Topology",

@@ -10,7 +10,7 @@ import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.algorithms.stability import communicates, round_index
 from basegraph.mixing.stacked import StackedMixer, average
-from basegraph.optim import decentralized
+from basegraph.optim import blocks
 
 STEPS = 20
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-10}
@@ -94,7 +94,7 @@ def compare(*case: object) -> None:
 
 def main() -> None:
     dist.init_process_group("gloo")
-    decentralized.BLOCK, decentralized.SMALL = 100, 8  # several blocks, small tensors together
+    blocks.BLOCK, blocks.SMALL = 100, 8  # several blocks, small tensors together
     for spec in SPECS:
         for name in ALGORITHMS:
             compare(name, spec, torch.float64, 0.05, 0.01, 1, "adapt-then-combine")

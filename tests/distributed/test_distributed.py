@@ -33,6 +33,13 @@ def test_what_users_do(n):
     assert "all fine" in done.stdout
 
 
+def test_habits_of_users():
+    """BatchNorm, resuming, uneven data, topologies without an exact period, bf16 on the wire."""
+    done = torchrun(4, "habits_script.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+    assert done.stdout.count("fine:") == 7
+
+
 def test_script_of_the_readme(tmp_path):
     """The README's script, run as it stands there."""
     text = (ROOT / "README.md").read_text()
@@ -174,9 +181,7 @@ def test_mistakes_are_refused_on_every_node(tmp_path):
             assert re.search(said, done.stdout), (name, rank, done.stdout)
 
 
-def test_without_torchrun():
+def test_a_module_is_no_optimizer():
     net = torch.nn.Linear(2, 2)
-    with pytest.raises(bg.BasegraphError, match="start the script with torchrun"):
-        bg.DecentralizedOptimizer(net.parameters(), lr=0.1)
     with pytest.raises(bg.InvalidArgument, match=r"must be a torch\.optim\.Optimizer"):
         bg.Gossip(net, "ring")

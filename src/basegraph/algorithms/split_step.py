@@ -25,16 +25,22 @@ Exchange = Callable[[Tensor, Tensor], Tensor]
 
 
 class Block(NamedTuple):
-    """Some neighbouring parameters with their gradient and one learning rate."""
+    """Some neighbouring parameters with their gradient and one choice of options."""
 
     where: slice
     grad: Tensor
     lr: Any
     decay: float
+    method: Method
+    """The method with the options of these parameters."""
 
 
 class SplitStep:
-    """Makes steps of a method; keeps the buffer of what is sent from step to step."""
+    """Makes steps of a method; keeps the buffer of what is sent from step to step.
+
+    Blocks may have the method with other options than `method`, of which only what no option
+    changes is asked here: how many vectors are sent, and when.
+    """
 
     def __init__(self, method: Method) -> None:
         self.method = method
@@ -147,8 +153,8 @@ class SplitStep:
         part = type(state)(*(s[where] if len(s) == size else s for s in state))
         x, grad = x_d[where], block.grad
         if block.decay:
-            grad = torch.add(grad, self.method.gradient_point(x, part), alpha=block.decay)
-        return self.method.step(Deferred.of(x), Deferred.of(grad), there(part), block.lr, mix)
+            grad = torch.add(grad, block.method.gradient_point(x, part), alpha=block.decay)
+        return block.method.step(Deferred.of(x), Deferred.of(grad), there(part), block.lr, mix)
 
 
 EXTRA = 16

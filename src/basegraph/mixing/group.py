@@ -7,6 +7,7 @@ import socket
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 from torch.distributed.rendezvous import rendezvous
 
 
@@ -34,3 +35,17 @@ def join(backend: str | None = None, timeout: float | None = None) -> None:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         store = dist.PrefixStore(f"start {restarts()}", store)  # type: ignore[attr-defined]
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=patience)
+
+
+def join_alone() -> None:
+    """Make a process group of this process only, which nobody else can reach."""
+    given = os.environ.get(GLOO_INTERFACE)
+    os.environ[GLOO_INTERFACE] = given or socket.if_indextoname(1)  # loopback
+    try:
+        dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    finally:
+        if given is None:
+            del os.environ[GLOO_INTERFACE]
+
+
+GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"

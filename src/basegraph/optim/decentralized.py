@@ -8,36 +8,61 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.algorithms.join import Joinable
 
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm
 from basegraph.algorithms.method import Method, where_it_stands
 from basegraph.algorithms.split_step import Block, SplitStep
 from basegraph.algorithms.stability import communicates, largest_stable_damping, require_stable
-from basegraph.errors import InvalidArgument
+from basegraph.errors import InvalidArgument, unknown
 from basegraph.mixing.memory import copy_of
-from basegraph.optim.node import Node, NodeOptimizer, parameters_of
+from basegraph.optim.blocks import Options, in_blocks, parts_of
+from basegraph.optim.family import Family
+from basegraph.optim.node import Node, NodeOptimizer, join_group, parameters_of, topology_for
 from basegraph.topology.sequence import Topology
 
 EITHER_ORDER = ("dsgd", "dsgdm")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
-BLOCK = 2**17
-"""Parameters that are moved at a time: a few such blocks fit into a core's cache."""
-SMALL = 2**12
-"""Parameters of a tensor up to which its gradient is put together with its neighbours'."""
+GROUP_KEYS = (
+    *("params", "param_names", "name", "gossip_step"),
+    *("initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"),
+)
+"""What a parameter group may hold besides options: names, and what torch's schedulers add."""
 
 
 class DecentralizedOptimizer(NodeOptimizer):
     """A decentralized method as a torch optimizer, one node per process.
 
-    `algorithm` is a name of the catalogue, with its options `momentum`, `nesterov` and `damping`
-    (a number, or "auto": the largest stable on the topology), or a method made before.
-    Parameters are broadcast from node 0. `order="combine-then-adapt"` (dsgd, dsgdm) exchanges x
-    behind the next forward and backward pass. `wire` is the type of what is sent, `timeout` the
-    seconds after which a neighbour counts as lost, `group` the process group whose ranks are the
-    nodes. A node whose gradients overflow under a GradScaler takes part with a zero gradient.
-    With a folder as `checkpoint`, a node that loses a neighbour saves its model there, and nodes
-    that find such files, however many they are, begin from the survivors' average.
+    A node whose gradients overflow under a GradScaler takes part with a zero gradient. A parameter
+    without a gradient has a zero one, and no weight decay.
+
+    Args:
+        params: Parameters, or parameter groups. A group may have its own lr, weight_decay and
+            options of the method.
+        algorithm: A catalogue name, or a method made before.
+        lr: The learning rate η.
+        topology: A catalogue name, built for the number of nodes, or a topology.
+        momentum: An option of the method.
+        nesterov: An option of the method.
+        damping: An option of the method; "auto" takes the largest that is stable.
+        weight_decay: Added to the gradient times the parameters.
+        model: The module that is trained. Its buffers (BatchNorm's running statistics) and frozen
+            parameters then begin as node 0's, and buffers are averaged in `consensus()` and
+            `averaged()`.
+        buffers: "local", or "average": buffers are mixed at every step, as parameters are.
+        broadcast: Whether all nodes begin with node 0's model. `load_state_dict` gives every node
+            the model back that it had before. Without it nodes must be alike at the first step.
+        local_steps: Steps per exchange.
+        order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm): the exchange runs
+            behind the next forward and backward pass.
+        group: The process group whose ranks are the nodes; all processes if None.
+        timeout: Seconds after which a neighbor counts as lost.
+        wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
+        refuse_nonfinite: Refuse NaN and infinity from neighbors.
+        allow_unstable: Go on with a method that is unstable on the topology.
+        checkpoint: A folder. A node that loses a neighbor saves its model there, and nodes that
+            find such files, however many, begin from the survivors' average.
+
     """
 
     def __init__(
@@ -51,6 +76,9 @@ class DecentralizedOptimizer(NodeOptimizer):
         nesterov: bool | None = None,
         damping: float | str | None = None,
         weight_decay: float = 0.0,
+        model: nn.Module | None = None,
+        buffers: str = "local",
+        broadcast: bool = True,
         local_steps: int = 1,
         order: str = "adapt-then-combine",
         group: Any = None,
@@ -60,23 +88,35 @@ class DecentralizedOptimizer(NodeOptimizer):
         allow_unstable: bool = False,
         checkpoint: str | Path | None = None,
     ) -> None:
-        for name, value in (("lr", lr), ("weight_decay", weight_decay)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-                raise InvalidArgument(name, value, "must be a number ≥ 0")
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "gossip_step": 0})
         given = {"momentum": momentum, "nesterov": nesterov, "damping": damping}
         options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-        self.method = _method(
-            algorithm, {**options, **({"damping": 1.0} if damping == "auto" else {})}
+        self._family = Family(algorithm)
+        self._family.require_known(options)
+        join_group(group)
+        t = topology_for(topology, group)
+        if damping == "auto":
+            options["damping"] = largest_stable_damping(t, local_steps)
+        options = {**self._family.defaults, **options}
+        Joinable.__init__(self)
+        super().__init__(
+            params, {"lr": lr, "weight_decay": weight_decay, **options, "gossip_step": 0}
         )
+        self.method = self._family.method(self.defaults)
         if order == "combine-then-adapt" and self.method.name not in EITHER_ORDER:
             raise InvalidArgument(
                 "order", order, f"is for {' and '.join(EITHER_ORDER)}, not {self.method.name}"
             )
+        methods = [self._family.method(group) for group in self.param_groups]
+        if not allow_unstable:
+            for method in dict.fromkeys([self.method, *methods]):
+                require_stable(method, t, local_steps)
         self._node = Node(
             parameters_of(self),
-            topology,
+            t,
             group,
+            model=model,
+            buffers=buffers,
+            broadcast=broadcast,
             local_steps=local_steps,
             order=order,
             timeout=timeout,
@@ -84,16 +124,12 @@ class DecentralizedOptimizer(NodeOptimizer):
             refuse_nonfinite=refuse_nonfinite,
             checkpoint=checkpoint,
         )
-        if damping == "auto":
-            options["damping"] = largest_stable_damping(self._node.topology, local_steps)
-            self.method = _method(algorithm, options)
-        if not allow_unstable:
-            require_stable(self.method, self._node.topology, local_steps)
         settings = {
             "algorithm": self.method.name,
-            **options,
+            "options": [self._family.options(group) for group in self.param_groups],
             "local_steps": local_steps,
             "order": order,
+            "buffers": buffers,
         }
         self._begin_at(self._node.same_everywhere(settings))
         x_d = self._node.x_d
@@ -104,16 +140,37 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._split = SplitStep(self.method)
         self._show_state()
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Groups are given to the constructor; options that do not exist are refused."""
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        known = ("lr", "weight_decay", *self._family.defaults)
+        for key in group:
+            if key not in known and key not in GROUP_KEYS:
+                raise unknown("option of a parameter group", key, known)
+        for name in ("lr", "weight_decay"):
+            _require_number(name, group[name])
+        self._family.method(group)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step of the method."""
+        self._ask_for_data()
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        self._step()
+        return loss
+
+    def _step_without_data(self) -> None:
+        self._step(without_gradient=True)
+
+    @torch.no_grad()
+    def _step(self, *, without_gradient: bool = False) -> None:
         step, node = self.gossip_step, self._node
-        with node.rescued(step):
-            blocks = self._blocks()
+        with node.rescued(step), node.mixing_buffers(step):
+            blocks = self._blocks(without_gradient)
             exchange = None
             if node.order == "combine-then-adapt":
                 node.combine(step)
@@ -127,7 +184,22 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._begin_at(step + 1)
         if node.order == "combine-then-adapt":
             node.begin_early(step + 1)
-        return loss
+
+    def _blocks(self, without_gradient: bool) -> list[Block]:
+        groups = [
+            (
+                group["params"],
+                Options(float(group["lr"]), float(group["weight_decay"]), method),
+            )
+            for group in self.param_groups
+            for method in [self._family.method(group)]
+        ]
+        scale = getattr(self, "grad_scale", None)
+        nothing = without_gradient or self._overflowed()
+        blocks = in_blocks(parts_of(groups, scale, overflowed=nothing))
+        if self._node.order == "combine-then-adapt":  # the decay is of x before it is combined
+            return [self._decayed(block) for block in blocks]
+        return blocks
 
     @property
     def gossip_step(self) -> int:
@@ -164,14 +236,24 @@ class DecentralizedOptimizer(NodeOptimizer):
         return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where a state_dict was taken, in the right round."""
+        """Continue where a state_dict was taken, in the right round.
+
+        The model may be loaded before or after; a model that this node had when the optimizer was
+        built is this node's again.
+        """
         self._node.give_up_exchange()
         super().load_state_dict(state_dict)
-        for name in self._state._fields:
-            whole = getattr(self._state, name)
+        if self.gossip_step > 0:
+            self._node.resumed()
+        for name, whole in self._flat_state().items():
             for p, part in self._parts(whole):
                 part.copy_(self.state[p][name].reshape(-1))
         self._show_state()
+
+    def _flat_state(self) -> dict[str, Tensor]:
+        """The vectors that `state_dict` shows by parameter."""
+        state: dict[str, Tensor] = self._state._asdict()
+        return state if self._x is self._node.x_d else {"x": self._x, **state}
 
     def _follow(self) -> None:
         """Where push-sum's x is not the model, take along what was done to the model from outside.
@@ -184,53 +266,10 @@ class DecentralizedOptimizer(NodeOptimizer):
     def _parts(self, whole: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter with its part of a flat vector, or with all of what is not per one."""
         first = 0
-        for p in self._node.parameters:
+        for p in self._node.flat.parameters:
             last = first + p.numel()
             yield p, whole[first:last] if len(whole) == len(self._node.x_d) else whole
             first = last
-
-    def _blocks(self) -> list[Block]:
-        """The parameters in blocks, with their gradients: those of small tensors put together."""
-        first = 0
-        blocks: list[Block] = []
-        small: list[Tensor] = []
-        for group in self.param_groups:
-            lr, decay = float(group["lr"]), float(group["weight_decay"])
-            for p in group["params"]:
-                gradient = self._gradient_of(p)
-                if p.numel() <= SMALL:
-                    small.append(gradient)
-                    continue
-                first = self._together(blocks, first, small, lr, decay)
-                small = []
-                for part in torch.split(gradient, BLOCK):
-                    blocks.append(Block(slice(first, first + len(part)), part, lr, decay))
-                    first += len(part)
-            first = self._together(blocks, first, small, lr, decay)
-            small = []
-        if self._node.order == "combine-then-adapt":  # the decay is of x before it is combined
-            return [self._decayed(block) for block in blocks]
-        return blocks
-
-    @staticmethod
-    def _together(
-        blocks: list[Block], first: int, small: list[Tensor], lr: float, decay: float
-    ) -> int:
-        if small:
-            gradient = torch.cat(small)
-            blocks.append(Block(slice(first, first + len(gradient)), gradient, lr, decay))
-            first += len(gradient)
-        return first
-
-    def _gradient_of(self, p: Tensor) -> Tensor:
-        """A parameter's gradient as a vector; zero where there is none or it has overflowed."""
-        scale = getattr(self, "grad_scale", None)
-        if p.grad is None or self._overflowed():
-            return p.new_zeros(1).expand(p.numel())
-        if p.grad.is_sparse:
-            raise InvalidArgument("gradient", "sparse", "must be dense")
-        gradient = p.grad.reshape(-1)
-        return gradient if scale is None else gradient / scale
 
     def _decayed(self, block: Block) -> Block:
         if not block.decay:
@@ -240,21 +279,13 @@ class DecentralizedOptimizer(NodeOptimizer):
 
     def _show_state(self) -> None:
         """Let `state_dict` see the flat state, by parameter."""
-        for name in self._state._fields:
-            whole = getattr(self._state, name)
+        for name, whole in self._flat_state().items():
             for p, part in self._parts(whole):
                 view = part.view(p.shape) if part.numel() == p.numel() else part
                 self.state[p][name] = view
 
 
-def _method(name: str | Method, options: dict[str, Any]) -> Method:
-    if isinstance(name, Method):
-        for option, value in options.items():
-            raise InvalidArgument(option, value, f"is bound in the method {name.name} already")
-        return name
-    if name not in ALGORITHMS:
-        return algorithm(name)  # which refuses it
-    for option, value in options.items():
-        if option not in ALGORITHMS[name].options:
-            raise InvalidArgument(option, value, f"{name} has no such option")
-    return algorithm(name, **options)
+def _require_number(name: str, value: object) -> None:
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+        raise InvalidArgument(name, value, "must be a number ≥ 0")

@@ -7,19 +7,41 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
+from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms.stability import communicates
-from basegraph.errors import InvalidArgument
-from basegraph.optim.node import Node, NodeOptimizer, parameters_of
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.optim.node import Node, NodeOptimizer, join_group, parameters_of, topology_for
 from basegraph.topology.sequence import Topology
 
 
 class Gossip(NodeOptimizer):
     """Any torch optimizer, and gossip of the parameters after each of its steps.
 
-    The optimizer's own state (AdamW's moments, say) stays at home. With a folder as `checkpoint`, a
-    node that loses a neighbour saves its model there (after the optimizer's step, before the
-    exchange), and nodes that find such files, however many, begin from the survivors' average.
+    The optimizer's own state (AdamW's moments, say) stays local. A node whose gradients overflow
+    under a GradScaler takes part in the exchange without a step of its own.
+
+    Args:
+        optimizer: Any torch optimizer. Its parameter groups are this optimizer's too.
+        topology: A catalogue name, built for the number of nodes, or a topology.
+        model: The module that is trained. Its buffers (BatchNorm's running statistics) and frozen
+            parameters then begin as node 0's, and buffers are averaged in `consensus()` and
+            `averaged()`.
+        buffers: "local", or "average": buffers are mixed at every step, as parameters are.
+        broadcast: Whether all nodes begin with node 0's model. `load_state_dict` gives every node
+            the model back that it had before. Without it nodes must be alike at the first step.
+        local_steps: Steps per exchange.
+        order: "adapt-then-combine", or "combine-then-adapt": the exchange runs behind the next
+            forward and backward pass.
+        group: The process group whose ranks are the nodes; all processes if None.
+        timeout: Seconds after which a neighbor counts as lost.
+        wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
+        refuse_nonfinite: Refuse NaN and infinity from neighbors.
+        checkpoint: A folder. A node that loses a neighbor saves its model there (after the
+            optimizer's step, before the exchange), and nodes that find such files, however many,
+            begin from the survivors' average.
+
     """
 
     def __init__(
@@ -27,6 +49,9 @@ class Gossip(NodeOptimizer):
         optimizer: torch.optim.Optimizer,
         topology: str | Topology = "base:k=1",
         *,
+        model: nn.Module | None = None,
+        buffers: str = "local",
+        broadcast: bool = True,
         local_steps: int = 1,
         order: str = "adapt-then-combine",
         group: Any = None,
@@ -37,13 +62,19 @@ class Gossip(NodeOptimizer):
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InvalidArgument("optimizer", optimizer, "must be a torch.optim.Optimizer")
-        self.optimizer = optimizer
+        join_group(group)
+        Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
+        self.optimizer = optimizer
         self.param_groups = optimizer.param_groups
+        self.defaults = optimizer.defaults
         self._node = Node(
             parameters_of(optimizer),
-            topology,
+            topology_for(topology, group),
             group,
+            model=model,
+            buffers=buffers,
+            broadcast=broadcast,
             local_steps=local_steps,
             order=order,
             timeout=timeout,
@@ -51,30 +82,51 @@ class Gossip(NodeOptimizer):
             refuse_nonfinite=refuse_nonfinite,
             checkpoint=checkpoint,
         )
-        self.gossip_step = self._node.same_everywhere(
-            {"optimizer": type(optimizer).__name__, "local_steps": local_steps, "order": order}
+        self._gossip_step = self._node.same_everywhere(
+            {
+                "optimizer": type(optimizer).__name__,
+                "local_steps": local_steps,
+                "order": order,
+                "buffers": buffers,
+            }
         )
+
+    @property
+    def gossip_step(self) -> int:
+        """Steps made so far; after a fault it goes on where the survivors stopped."""
+        return self._gossip_step
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The optimizer's step, then an exchange."""
-        with self._node.rescued(self.gossip_step):
-            loss = self._step(closure, self.gossip_step)
-        self.gossip_step += 1
+        self._ask_for_data()
+        return self._step(lambda: self._adapt(closure))
+
+    def _step_without_data(self) -> None:
+        self._step(lambda: None)
+
+    @torch.no_grad()
+    def _step(self, adapt: Callable[[], Any]) -> Any:
+        step = self.gossip_step
+        self._require_same_groups()
+        with self._node.rescued(step), self._node.mixing_buffers(step):
+            loss = self._adapt_and_combine(adapt, step)
+        self._gossip_step += 1
+        if self._node.order == "combine-then-adapt":
+            self._node.begin_early(step + 1)
         return loss
 
-    def _step(self, closure: Callable[[], Any] | None, step: int) -> Any:
+    def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node = self._node
         if node.order == "combine-then-adapt":
             before = node.x_d.clone()
             node.combine(step)
-            drift = node.x_d - before  # what the neighbours add; the optimizer steps from x itself
+            drift = node.x_d - before  # what the neighbors add; the optimizer steps from x itself
             node.x_d.copy_(before)
-            loss = self._adapt(closure)
+            loss = adapt()
             node.x_d.add_(drift)
-            node.begin_early(step + 1)
         else:
-            loss = self._adapt(closure)
+            loss = adapt()
             if communicates(step, node.local_steps):
                 node.mix(node.x_d, node.x_d, step)
         return loss
@@ -85,10 +137,20 @@ class Gossip(NodeOptimizer):
         if self._overflowed():
             return None
         if scale is not None:
-            for p in self._node.parameters:
+            for p in self._node.flat.parameters:
                 if p.grad is not None:
                     p.grad.div_(scale)
         return self.optimizer.step() if closure is None else self.optimizer.step(closure)
+
+    def _require_same_groups(self) -> None:
+        """Refuse parameters that were added to the optimizer since."""
+        now = parameters_of(self.optimizer)
+        mine = self._node.flat.parameters
+        if len(now) != len(mine) or any(p is not q for p, q in zip(now, mine, strict=True)):
+            raise BasegraphError(
+                "the optimizer's parameters have changed since Gossip was built around it: add all "
+                "groups first, or build a new Gossip"
+            )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
@@ -99,8 +161,14 @@ class Gossip(NodeOptimizer):
         return {"optimizer": self.optimizer.state_dict(), "gossip_step": self.gossip_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where a state_dict was taken, in the right round."""
+        """Continue where a state_dict was taken, in the right round.
+
+        The model may be loaded before or after; a model that this node had when the optimizer was
+        built is this node's again.
+        """
         self._node.give_up_exchange()
         self.optimizer.load_state_dict(state_dict["optimizer"])
         self.param_groups = self.optimizer.param_groups
-        self.gossip_step = state_dict["gossip_step"]
+        self._gossip_step = state_dict["gossip_step"]
+        if self.gossip_step > 0:
+            self._node.resumed()

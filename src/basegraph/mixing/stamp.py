@@ -1,0 +1,71 @@
+"""What a message belongs to, so that one is never taken for another.
+
+Every message is announced by a stamp, a few integers under a tag of their own. Nodes that call
+`step()`, `consensus()` or `averaged()` unequally often then learn so from each other's stamps,
+instead of averaging what does not belong together.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from basegraph.errors import BasegraphError
+
+PHASES = ("step()", "consensus()", "averaged()")
+"""The calls in which nodes exchange vectors."""
+CONTENTS = ("parameters", "buffers")
+
+
+class OutOfStep(BasegraphError):
+    """Nodes that should exchange vectors are at different calls or steps."""
+
+    exit_code = 1
+
+
+class Stamp(NamedTuple):
+    """The call, the step and the round that a vector is sent in."""
+
+    phase: str
+    """One of `PHASES`."""
+    step: int
+    """Steps that the node had completed."""
+    number: int
+    """Which round, counted on over periods."""
+    content: str = "parameters"
+    """One of `CONTENTS`."""
+    size: int = 0
+    """Numbers in the vector."""
+
+    def pack(self, device: torch.device) -> Tensor:
+        """The stamp as a message."""
+        numbers = [PHASES.index(self.phase), self.step, self.number]
+        numbers += [CONTENTS.index(self.content), self.size]
+        return torch.tensor(numbers, dtype=torch.int64, device=device)
+
+    @classmethod
+    def unpack(cls, message: Tensor) -> Stamp:
+        """The stamp of a message."""
+        phase, step, number, content, size = message.tolist()
+        return cls(PHASES[phase], step, number, CONTENTS[content], size)
+
+    def __str__(self) -> str:
+        return f"{self.phase} after {self.step} steps, round {self.number}, {self.content}"
+
+
+def require_same(mine: Stamp, theirs: Stamp, node: int, peer: int) -> None:
+    """Refuse a message that belongs elsewhere, naming both places."""
+    if mine == theirs:
+        return
+    if mine[:-1] == theirs[:-1]:
+        raise OutOfStep(
+            f"node {node}: node {peer} sent {theirs.size} numbers in {theirs}; here there are "
+            f"{mine.size}"
+        )
+    raise OutOfStep(
+        f"node {node} is in {mine}, but node {peer} is in {theirs}. All nodes must call step(), "
+        f"consensus() and averaged() equally often; where nodes have different numbers of "
+        f"batches, train inside `with optimizer.join():`"
+    )

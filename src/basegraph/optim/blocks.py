@@ -1,0 +1,89 @@
+"""A node's parameters in blocks, with their gradients and the options of their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from basegraph.algorithms.method import Method
+from basegraph.algorithms.split_step import Block
+from basegraph.errors import InvalidArgument
+
+BLOCK = 2**17
+"""Parameters that are moved at a time: a few such blocks fit into a core's cache."""
+SMALL = 2**12
+"""Parameters of a tensor up to which its gradient is put together with its neighbors'."""
+
+
+class Options(NamedTuple):
+    """What applies to a parameter at a step."""
+
+    lr: float
+    decay: float
+    method: Method
+
+
+class Part(NamedTuple):
+    """One parameter's gradient, as a vector, at its place in the buffer."""
+
+    first: int
+    grad: Tensor
+    options: Options
+
+
+def parts_of(
+    groups: Iterable[tuple[list[Tensor], Options]], scale: Tensor | None, *, overflowed: bool
+) -> Iterator[Part]:
+    """All parameters one after another.
+
+    A parameter without a gradient has a zero one, and no weight decay; so have all where a
+    GradScaler has found an overflow.
+    """
+    first = 0
+    for parameters, options in groups:
+        for p in parameters:
+            if p.grad is None or overflowed:
+                nothing = p.new_zeros(1).expand(p.numel())
+                yield Part(first, nothing, options._replace(decay=0.0))
+            elif p.grad.is_sparse:
+                raise InvalidArgument("gradient", "sparse", "must be dense")
+            else:
+                grad = p.grad.reshape(-1)
+                yield Part(first, grad if scale is None else grad / scale, options)
+            first += p.numel()
+
+
+def in_blocks(parts: Iterable[Part]) -> list[Block]:
+    """Large parameters in several blocks, small ones with equal options in one."""
+    blocks: list[Block] = []
+
+    def alike(part: Part) -> tuple[bool, Options]:
+        return len(part.grad) <= SMALL, part.options
+
+    for (small, options), run in groupby(parts, alike):
+        together = list(run)
+        if small:
+            grads = [part.grad for part in together]
+            _cut(blocks, together[0].first, grads, options, together=True)
+        else:
+            for part in together:
+                _cut(blocks, part.first, list(torch.split(part.grad, BLOCK)), options)
+    return blocks
+
+
+def _cut(
+    blocks: list[Block],
+    first: int,
+    grads: list[Tensor],
+    options: Options,
+    *,
+    together: bool = False,
+) -> None:
+    for grad in [torch.cat(grads)] if together else grads:
+        where = slice(first, first + len(grad))
+        blocks.append(Block(where, grad, options.lr, options.decay, options.method))
+        first += len(grad)

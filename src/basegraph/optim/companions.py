@@ -1,0 +1,88 @@
+"""What a model has besides the parameters that are trained: buffers and frozen parameters."""
+
+from __future__ import annotations
+
+import gc
+
+import torch
+from torch import Tensor, nn
+
+from basegraph.errors import BasegraphError, InvalidArgument
+
+BUFFERS = ("local", "average")
+"""What becomes of buffers at a step: they stay, or are mixed with the neighbors' as x is."""
+
+
+class Companions:
+    """Buffers and frozen parameters of a model.
+
+    All begin as node 0's. Buffers of floating-point type, such as the running statistics of a
+    BatchNorm, can be averaged; integers and values that are not finite stay as they are.
+    """
+
+    def __init__(self, model: nn.Module, trained: list[Tensor]) -> None:
+        if not isinstance(model, nn.Module):
+            raise InvalidArgument("model", model, "must be a torch.nn.Module")
+        ours = {id(p) for p in trained}
+        own = [(m, name, p) for m in model.modules() for name, p in m._parameters.items()]
+        self._homes = [(m, name, p) for m, name, p in own if p is not None and id(p) in ours]
+        if len({id(p) for *_, p in self._homes}) < len(ours):
+            raise InvalidArgument(
+                "model", type(model).__name__, "has not all the parameters that are trained"
+            )
+        self.frozen = [p for p in model.parameters() if id(p) not in ours]
+        self._buffers = [
+            (m, name) for m in model.modules() for name, b in m._buffers.items() if b is not None
+        ]
+
+    def all(self) -> list[Tensor]:
+        """Buffers, as they are now, and frozen parameters."""
+        return [*self._now(), *self.frozen]
+
+    def require_same_parameters(self) -> None:
+        """Refuse a model whose parameters were replaced since the optimizer was built."""
+        for module, name, p in self._homes:
+            if module._parameters.get(name) is not p:
+                raise BasegraphError(
+                    f"parameter {name!r} of a {type(module).__name__} was replaced after the "
+                    f"optimizer had been built (load_state_dict(assign=True) does that): load "
+                    f"without assign, or build the optimizer afterwards"
+                )
+
+    def gather(self) -> Tensor | None:
+        """The buffers that can be averaged, in one vector; None where there are none."""
+        parts = [b.detach().reshape(-1) for b in self._floating()]
+        return torch.cat([torch.where(p.isfinite(), p, 0) for p in parts]) if parts else None
+
+    def scatter(self, vector: Tensor) -> None:
+        """Put such a vector into the buffers."""
+        first = 0
+        with torch.no_grad():
+            for b in self._floating():
+                value = vector[first : first + b.numel()].view(b.shape).to(b.dtype)
+                b.copy_(torch.where(b.isfinite(), value, b))
+                first += b.numel()
+
+    def _floating(self) -> list[Tensor]:
+        return [b for b in self._now() if b.is_floating_point()]
+
+    def _now(self) -> list[Tensor]:
+        """The buffers, wherever `.to()` has put them since."""
+        buffers = [m._buffers[name] for m, name in self._buffers]
+        return [b for b in buffers if b is not None]
+
+
+def running_statistics(parameters: list[Tensor]) -> list[str]:
+    """Modules with running statistics beside these parameters, by class.
+
+    An optimizer is given parameters, not the model; so the modules of this process are searched.
+    """
+    ours = {id(p) for p in parameters}
+    found = set()
+    for candidate in gc.get_objects():
+        if not issubclass(type(candidate), nn.Module):
+            continue
+        trained = any(id(p) in ours for p in candidate._parameters.values())
+        if trained and candidate._buffers.get("running_mean") is not None:
+            found.add(type(candidate).__name__)
+    return sorted(found)
