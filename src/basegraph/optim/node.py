@@ -15,15 +15,17 @@ import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.algorithms.stability import communicates, round_index
-from basegraph.errors import BasegraphError, InvalidArgument, NotFiniteTime
+from basegraph.errors import BasegraphError, InvalidArgument, NotFiniteTime, PeerLost
 from basegraph.files import writable
-from basegraph.mixing.distributed import DistributedMixer, NotFinite, PeerLost, Pending, Traffic
+from basegraph.mixing.collectives import broadcast
+from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending, Traffic
 from basegraph.mixing.group import join
 from basegraph.mixing.handshake import require_alike
 from basegraph.mixing.memory import empty_like
+from basegraph.mixing.progress import leave, watch
 from basegraph.optim import survivors
 from basegraph.optim.exit import let_groups_go
-from basegraph.optim.told import Told
+from basegraph.optim.stop import StopRequest
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
 from basegraph.topology.properties import reaches_average
@@ -49,7 +51,7 @@ class Node:
         refuse_nonfinite: bool,
         checkpoint: str | Path | None,
     ) -> None:
-        _join(group)
+        _join(group, timeout)
         let_groups_go()
         if order not in ORDERS:
             raise InvalidArgument("order", order, f"must be one of {', '.join(ORDERS)}")
@@ -70,7 +72,8 @@ class Node:
         self.x_d = _flatten(parameters)
         self.pending: Pending | None = None
         self.checkpoint = None if checkpoint is None else _folder(checkpoint)
-        self._told = None if checkpoint is None else Told()
+        self._stop = StopRequest(sigterm=checkpoint is not None)
+        watch(group, timeout)
 
     def same_everywhere(self, facts: dict[str, object]) -> int:
         """Refuse nodes that are set up differently, then begin where node 0 is.
@@ -88,8 +91,7 @@ class Node:
             self.group,
             self.x_d.device,
         )
-        first = 0 if self.group is None else dist.get_global_rank(self.group, 0)
-        dist.broadcast(self.x_d, src=first, group=self.group)
+        broadcast(self.x_d, self.group, "the first broadcast")
         again = (
             survivors.restart(self.checkpoint, self.x_d, self.group) if self.checkpoint else None
         )
@@ -104,9 +106,10 @@ class Node:
     @contextmanager
     def rescued(self, step: int) -> Iterator[None]:
         """A step, of which nothing has moved if a neighbour is lost: then this node is saved."""
-        if self._told is not None and self._told.long_ago:
-            LOG.warning("node %d: stopped by SIGTERM; %s", self.mixer.node, self._save(step))
-            raise SystemExit(self._told.exit_code)
+        if self._stop.reason is not None:
+            saved = "" if self.checkpoint is None else f"; {self._save(step)}"
+            LOG.warning("node %d: stopped by %s%s", self.mixer.node, self._stop.reason, saved)
+            raise SystemExit(self._stop.exit_code)
         try:
             yield
         except (PeerLost, NotFinite) as error:
@@ -245,7 +248,7 @@ def _flatten(parameters: list[Tensor]) -> Tensor:
     return flat
 
 
-def _join(group: Any) -> None:
+def _join(group: Any, timeout: float) -> None:
     """Make sure there is a process group; torchrun's environment is enough to make one."""
     if not dist.is_available():
         raise BasegraphError("this torch has no torch.distributed")
@@ -256,11 +259,5 @@ def _join(group: Any) -> None:
             "no process group: start the script with torchrun, for example "
             "torchrun --nproc-per-node 4 script.py"
         )
-    join()
-    atexit.register(_leave)
-
-
-def _leave() -> None:
-    """End the process group that `_join` made, unless the script has done so."""
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    join(timeout=timeout)
+    atexit.register(leave)
