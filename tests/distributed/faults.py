@@ -1,7 +1,7 @@
-"""Nodes of which one is lost at a given place, for several such places one after the other.
+"""Nodes of which one is lost at a given place, for several such places at once.
 
-Usage: faults.py FOLDER SCENARIO..., a scenario being one of SCENARIOS below. All nodes are forks of
-this process, which has imported everything already. Node I writes to FOLDER/SCENARIO/I.
+Usage: faults.py FOLDER. All nodes are forks of this process, which has imported everything already.
+Node I of a scenario writes to FOLDER/SCENARIO/I, and its exit code is in FOLDER/SCENARIO/I.code.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import torch.distributed as dist
 from launch import free_port
 
 import basegraph as bg
-from basegraph.mixing.progress import Progress
+from basegraph.mixing.progress import PAUSE, Progress
 
 NODES = 3
-SECONDS = 5.0
+SECONDS = 10.0
 NOWHERE = ""
 
 
@@ -61,11 +61,11 @@ def lose(scenario: Scenario) -> None:
         os.kill(os.getpid(), scenario.how)
     write = Progress.reached
 
-    def reached(self: Progress, phase: str) -> None:
+    def reached(self: Progress, phase: str, *, routine: bool = False) -> None:
         here = phase == scenario.phase
         if here and not scenario.after:
             os.kill(os.getpid(), scenario.how)
-        write(self, phase)
+        write(self, phase, routine=routine)
         if here and scenario.after:
             time.sleep(0.2)  # so that the note gets out
             os.kill(os.getpid(), scenario.how)
@@ -83,7 +83,7 @@ def node(scenario: Scenario) -> int:
     if scenario.subgroup:
         group = dist.new_group([1, 2])
         if dist.get_rank() == 0:
-            time.sleep(3 * SECONDS)  # keeps the store
+            time.sleep(2 * SECONDS)  # keeps the store
             return 0
     try:
         net = torch.nn.Linear(4, 3)
@@ -91,6 +91,7 @@ def node(scenario: Scenario) -> int:
             net.parameters(), "allreduce-sgd", lr=0.1, timeout=SECONDS, group=group
         )
         for _ in range(5):
+            time.sleep(2 * PAUSE)  # so that every step is noted
             optimizer.zero_grad()
             net(torch.ones(2, 4)).square().sum().backward()
             optimizer.step()
@@ -114,19 +115,32 @@ def fork(rank: int, port: int, scenario: Scenario, log: Path) -> int:
     sys.exit(node(scenario))
 
 
+def warm_up() -> None:
+    """Import here what the first step of an optimizer imports, rather than in every node."""
+    x = torch.nn.Parameter(torch.zeros(1))
+    x.grad = torch.zeros(1)
+    torch.optim.SGD([x], lr=0.1).step()
+    from torch.distributed.nn import functional  # noqa: F401
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
-    for name in sys.argv[2:]:
-        scenario = SCENARIOS[name]
+    warm_up()
+    running = {}
+    for name, scenario in SCENARIOS.items():
         (folder / name).mkdir()
         port = free_port()
-        nodes = [fork(rank, port, scenario, folder / name / str(rank)) for rank in range(NODES)]
+        ranks = range(NODES)
+        running[name] = [fork(rank, port, scenario, folder / name / str(rank)) for rank in ranks]
+    for name, nodes in running.items():
+        lost = SCENARIOS[name].lost
         for rank, process in enumerate(nodes):
-            if rank != scenario.lost:
+            if rank != lost:
                 _, status = os.waitpid(process, 0)
-                print(f"{name}: node {rank} ended with {os.waitstatus_to_exitcode(status)}")
-        os.kill(nodes[scenario.lost], signal.SIGKILL)
-        os.waitpid(nodes[scenario.lost], 0)
+                code = os.waitstatus_to_exitcode(status)
+                (folder / name / f"{rank}.code").write_text(str(code))
+        os.kill(nodes[lost], signal.SIGKILL)
+        os.waitpid(nodes[lost], 0)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,10 @@ from torch._C import _distributed_c10d as c10d
 from basegraph.mixing import progress
 
 
-def all_reduce(x: Tensor, group: Any, phase: str) -> None:
-    """Every node's x becomes the sum of all."""
+def all_reduce(x: Tensor, group: Any, phase: str, *, routine: bool = False) -> None:
+    """Every node's x becomes the sum of all; `routine` where that happens at every step."""
     options = c10d.AllreduceOptions()
-    _complete(lambda nodes: nodes.allreduce([_real(x)], options), options, group, phase)
+    _complete(lambda nodes: nodes.allreduce([_real(x)], options), options, group, phase, routine)
 
 
 def broadcast(x: Tensor, group: Any, phase: str) -> None:
@@ -59,12 +59,14 @@ def scatter(x: Tensor, rows: list[Tensor], group: Any, phase: str) -> None:
     _complete(lambda nodes: nodes.scatter([_real(x)], inputs, options), options, group, phase)
 
 
-def _complete(begin: Callable[[Any], Any], options: Any, group: Any, phase: str) -> None:
+def _complete(
+    begin: Callable[[Any], Any], options: Any, group: Any, phase: str, routine: bool = False
+) -> None:
     known = progress.of(group)
     patience = timedelta(seconds=known.timeout)
     options.timeout = patience  # gloo's own threads give up too, or the process could not end
     options.asyncOp = True
-    known.reached(phase)
+    known.reached(phase, routine=routine)
     try:
         begin(dist.group.WORLD if group is None else group).wait(patience)
     except RuntimeError as error:

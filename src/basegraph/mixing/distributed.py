@@ -118,7 +118,7 @@ class DistributedMixer:
 
     def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
         """The exact average over all nodes, by all-reduce; x_d is overwritten."""
-        collectives.all_reduce(x_d, self.group, f"step {step}")
+        collectives.all_reduce(x_d, self.group, f"step {step}", routine=True)
         return torch.div(x_d, self.topology.n, out=out)
 
     def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:

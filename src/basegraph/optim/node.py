@@ -72,7 +72,7 @@ class Node:
         self.x_d = _flatten(parameters)
         self.pending: Pending | None = None
         self.checkpoint = None if checkpoint is None else _folder(checkpoint)
-        self._stop = StopRequest(sigterm=checkpoint is not None)
+        self.stop = StopRequest(sigterm=checkpoint is not None)
         watch(group, timeout)
 
     def same_everywhere(self, facts: dict[str, object]) -> int:
@@ -106,10 +106,10 @@ class Node:
     @contextmanager
     def rescued(self, step: int) -> Iterator[None]:
         """A step, of which nothing has moved if a neighbour is lost: then this node is saved."""
-        if self._stop.reason is not None:
+        if self.stop.reason is not None:
             saved = "" if self.checkpoint is None else f"; {self._save(step)}"
-            LOG.warning("node %d: stopped by %s%s", self.mixer.node, self._stop.reason, saved)
-            raise SystemExit(self._stop.exit_code)
+            LOG.warning("node %d: stopped by %s%s", self.mixer.node, self.stop.reason, saved)
+            raise SystemExit(self.stop.exit_code)
         try:
             yield
         except (PeerLost, NotFinite) as error:

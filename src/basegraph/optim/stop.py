@@ -17,6 +17,9 @@ class StopRequest:
     With `sigterm`, SIGTERM is noted instead of obeyed at once, unless somebody else handles it.
     """
 
+    enabled = True
+    """Off where whoever makes the steps looks after their end."""
+
     def __init__(self, *, sigterm: bool) -> None:
         self._since: float | None = None
         if sigterm and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
@@ -34,7 +37,7 @@ class StopRequest:
         """What this node is stopped by, or None as long as it is not."""
         if self._since is not None and time.monotonic() - self._since > GRACE:
             return signal.SIGTERM.name
-        return "the end of torchrun" if orphaned() else None
+        return "the end of torchrun" if self.enabled and orphaned() else None
 
     @property
     def exit_code(self) -> int:

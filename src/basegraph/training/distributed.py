@@ -59,6 +59,7 @@ class DistributedEngine:
             timeout=timeout,
             allow_unstable=config.allow_unstable,
         )
+        self.optimizer._node.stop.enabled = False  # all nodes stop at the same step, see `heed`
         self.mixer = self.optimizer.mixer
         self._epoch: tuple[int, dict[str, Tensor]] | None = None
         self._losses: list[Tensor] = []
