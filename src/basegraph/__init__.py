@@ -1,7 +1,7 @@
 """basegraph: exact averaging in finitely many gossip rounds, for any number of nodes."""
 
 from basegraph.consensus import consensus_error, gossip
-from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime
+from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime, PeerLost
 from basegraph.topology.catalog import TOPOLOGIES, topology
 from basegraph.topology.diagnostics import Diagnostics, diagnose
 from basegraph.topology.disagreement import (
@@ -32,10 +32,6 @@ def __getattr__(name: str) -> object:
         from basegraph.optim.decentralized import DecentralizedOptimizer
 
         return DecentralizedOptimizer
-    if name == "PeerLost":
-        from basegraph.mixing.distributed import PeerLost
-
-        return PeerLost
     if name == "Gossip":
         from basegraph.optim.gossip import Gossip
 

@@ -33,6 +33,16 @@ class NotFiniteTime(BasegraphError):
     """The product of one period's mixing matrices is not exactly J/n."""
 
 
+class PeerLost(BasegraphError):
+    """A node did not answer; `node` is its number, where that is known."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, node: int | None = None) -> None:
+        super().__init__(message)
+        self.node = node
+
+
 def _short(value: object) -> str:
     """A value on one line of bearable length."""
     text = " ".join(repr(value).split())

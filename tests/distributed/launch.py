@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -40,6 +43,76 @@ def torchrun(
         timeout=timeout,
         env=environment(),
     )
+
+
+class Job:
+    """torchrun in the background, its output in a file."""
+
+    def __init__(self, log: Path, arguments: list[str]) -> None:
+        self.log = log
+        self.file = open(log, "w", encoding="utf-8")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            arguments, stdout=self.file, stderr=subprocess.STDOUT, env=environment()
+        )
+
+    def wait_for(self, pattern: str, seconds: float = 120) -> re.Match[str]:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            found = re.search(pattern, self.log.read_text(encoding="utf-8"))
+            if found:
+                return found
+            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")[-3000:]
+            time.sleep(0.1)
+        raise AssertionError(f"{pattern} not seen: {self.log.read_text(encoding='utf-8')[-3000:]}")
+
+    def worker(self, rank: int) -> int:
+        """The process of a node."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
+                words = (folder / "environ").read_bytes().split(b"\0")
+            except OSError:  # gone already
+                continue
+            if int(parent) == self.process.pid and f"RANK={rank}".encode() in words:
+                return int(folder.name)
+        raise AssertionError(f"no node {rank}")
+
+    def stop(self) -> str:
+        """Tell it to stop; everything it has said."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=90)
+        return self.log.read_text(encoding="utf-8")
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.file.close()
+
+    def kill(self, *nodes: int) -> str:
+        """kill -9, and wait until its nodes have ended by themselves; everything they have said."""
+        self.process.kill()
+        self.process.wait()
+        end = time.monotonic() + 120
+        while any(_runs(node) for node in nodes):
+            assert time.monotonic() < end, self.log.read_text(encoding="utf-8")[-3000:]
+            time.sleep(0.1)
+        return self.log.read_text(encoding="utf-8")
+
+
+def _runs(process: int) -> bool:
+    """Whether it is there and has not ended (who has, may wait to be taken note of)."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
 
 
 def leave() -> None:

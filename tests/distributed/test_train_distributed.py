@@ -8,12 +8,10 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
-from launch import environment, free_port, torchrun
+from launch import Job, environment, free_port, torchrun
 from safetensors.torch import load_file
 
 from basegraph.optim import survivors
@@ -74,57 +72,6 @@ def test_the_same_run_as_in_one_process(fields, tmp_path):
         torch.testing.assert_close(ours[name], tensor, rtol=1e-5, atol=1e-6)
 
 
-class Job:
-    """torchrun in the background, its output in a file."""
-
-    def __init__(self, log: Path, arguments: list[str]) -> None:
-        self.log = log
-        self.file = open(log, "w", encoding="utf-8")  # noqa: SIM115
-        self.process = subprocess.Popen(
-            arguments, stdout=self.file, stderr=subprocess.STDOUT, env=environment()
-        )
-
-    def wait_for(self, pattern: str, seconds: float = 120) -> re.Match[str]:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            found = re.search(pattern, self.log.read_text(encoding="utf-8"))
-            if found:
-                return found
-            assert self.process.poll() is None, self.log.read_text(encoding="utf-8")[-3000:]
-            time.sleep(0.1)
-        raise AssertionError(f"{pattern} not seen: {self.log.read_text(encoding='utf-8')[-3000:]}")
-
-    def worker(self, rank: int) -> int:
-        """The process of a node."""
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-                words = (folder / "environ").read_bytes().split(b"\0")
-            except OSError:  # gone already
-                continue
-            if int(parent) == self.process.pid and f"RANK={rank}".encode() in words:
-                return int(folder.name)
-        raise AssertionError(f"no node {rank}")
-
-    def stop(self) -> str:
-        """Tell it to stop; everything it has said."""
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(timeout=90)
-        return self.log.read_text(encoding="utf-8")
-
-    def __enter__(self) -> Job:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(timeout=60)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-        self.file.close()
-
-
 def test_a_killed_node_then_fewer_nodes(tmp_path):
     """kill -9: torchrun starts all again from the survivors; then three nodes instead of four."""
     out = tmp_path / "run"
@@ -133,7 +80,7 @@ def test_a_killed_node_then_fewer_nodes(tmp_path):
         job.wait_for("epoch 10:")
         os.kill(job.worker(2), signal.SIGKILL)
         said = job.wait_for(  # in a round, or where all nodes tell each other their losses
-            r"node \d: (node \d did not answer at step \d+ \(round \d of 2\)|a node did not answer)"
+            r"node \d: node 2 (\(last seen at .*\) )?did not answer at .*step \d+"
         )
         job.wait_for(r"began again after step \d+ from the average of 3 of 4 nodes")
         text = job.wait_for(r"now 4 nodes: base:k=1[^\n]*n=4\n(.|\n)*epoch \d+:").string
@@ -157,6 +104,18 @@ def test_a_killed_node_then_fewer_nodes(tmp_path):
     ]
     assert epochs == sorted(set(epochs))
     assert "nodes = 3" in (out / "config.toml").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_a_run_saves_and_stops_when_torchrun_is_killed(tmp_path):
+    out = tmp_path / "run"
+    flags = ["--epochs", 3000, "--evaluate-every", 1, "--timeout", 60, "--out", out]
+    with Job(tmp_path / "log", command(2, *flags)) as job:
+        job.wait_for("epoch 2:")
+        text = job.kill(job.worker(0), job.worker(1))
+    assert text.count("torchrun has ended: stopped by SIGHUP after step") == 1
+    assert "Traceback" not in text
+    assert load_file(out / "checkpoint.safetensors")["x"].shape[0] == 2
 
 
 def test_any_number_of_nodes_begins_from_the_survivors_average(tmp_path):
@@ -198,6 +157,27 @@ def test_without_torchrun(tmp_path):
     assert done.stderr.startswith(
         "basegraph: error: --engine='distributed': start it with torchrun"
     )
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_node_that_never_comes_is_named(node, tmp_path):
+    alone = {
+        **environment(),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "2",
+        "RANK": str(node),
+        "LOCAL_RANK": str(node),
+    }
+    flags = ["--engine", "distributed", "--timeout", "1", "--out", tmp_path / "run"]
+    done = subprocess.run(
+        [sys.executable, "-m", "basegraph", "train", *flags],
+        capture_output=True, text=True, timeout=200, env=alone,
+    )  # fmt: skip
+    assert done.returncode == 1
+    told = f"basegraph: error: node {node}: node {1 - node} did not answer at start-up within 1 s"
+    assert done.stderr.startswith(told)
+    assert done.stderr.count("\n") == 1
 
 
 def test_one_process_does_not_resume_what_lost_a_node(tmp_path):

@@ -82,7 +82,7 @@ def train(
         raise InvalidArgument("--engine", engine, "must be stacked or distributed")
     distributed = engine == "distributed"
     if distributed:
-        from basegraph.mixing.group import job, restarts
+        from basegraph.mixing.torchrun import job, restarts
         from basegraph.training.elastic import world_size
         from basegraph.training.folder import belongs_to
 

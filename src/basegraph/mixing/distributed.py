@@ -10,7 +10,6 @@ Shape legend: x_d the vector of this node.
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,7 +19,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.mixing import collectives, progress
 from basegraph.mixing.memory import empty_like
 from basegraph.mixing.neighbors import NeighborsOf
 from basegraph.mixing.stamp import Stamp, require_same
@@ -28,16 +28,6 @@ from basegraph.topology.sequence import Topology
 
 STAMP_TAG, VECTOR_TAGS = 7001, 7002
 """Tags of stamps and of vectors, which add their size: gloo aborts where sizes differ."""
-
-
-class PeerLost(BasegraphError):
-    """A neighbour did not answer."""
-
-    exit_code = 1
-
-    def __init__(self, message: str, node: int | None = None) -> None:
-        super().__init__(message)
-        self.node = node
 
 
 class NotFinite(BasegraphError):
@@ -72,12 +62,10 @@ class DistributedMixer:
             raise InvalidArgument(
                 "topology", topology.spec, f"is for n={topology.n}; the process group has {size}"
             )
-        if not timeout > 0:
-            raise InvalidArgument("timeout", timeout, "must be a number of seconds above 0")
         self.topology = topology
         self.group = group
         self.node = dist.get_rank(group)
-        self.timeout = timeout
+        self.timeout = progress.seconds(timeout)
         self.wire = wire
         self.refuse_nonfinite = refuse_nonfinite
         self.traffic = Traffic()
@@ -131,10 +119,7 @@ class DistributedMixer:
 
     def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
         """The exact average over all nodes, by all-reduce; x_d is overwritten."""
-        try:
-            dist.all_reduce(x_d, group=self.group)
-        except RuntimeError as error:
-            raise self.lost(None, f"step {step}", error) from None
+        collectives.all_reduce(x_d, self.group, f"step {step}", routine=True)
         return torch.div(x_d, self.topology.n, out=out)
 
     def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -168,13 +153,8 @@ class DistributedMixer:
         return self._only_gloo or sent.device.type == "cpu"
 
     def lost(self, node: int | None, when: str, error: Exception) -> PeerLost:
-        """What to say when a node, this one or any, did not answer."""
-        reason = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split())).partition(". ")[0][:160]
-        who = "a node" if node is None else f"node {node}"
-        return PeerLost(
-            f"node {self.node}: {who} did not answer at {when} within {self.timeout:g} s: {reason}",
-            node,
-        )
+        """What to say when a node did not answer."""
+        return progress.of(self.group).peer_lost(node, when, error)
 
 
 class Pending:

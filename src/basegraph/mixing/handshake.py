@@ -10,10 +10,13 @@ import torch
 import torch.distributed as dist
 
 from basegraph.errors import BasegraphError
+from basegraph.mixing.collectives import all_gather
 
 T = TypeVar("T")
 DIGEST = 16
 """Bytes of a fact's digest."""
+HANDSHAKE = "the handshake"
+"""What nodes are said to be at while they compare."""
 
 
 def require_alike(facts: dict[str, object], group: Any, device: torch.device) -> None:
@@ -26,11 +29,11 @@ def require_alike(facts: dict[str, object], group: Any, device: torch.device) ->
     digests.insert(0, hashlib.sha256(repr(list(whole)).encode()).digest()[:DIGEST])
     mine = torch.frombuffer(bytearray(b"".join(digests)), dtype=torch.uint8).to(device)
     # The number of facts first: what follows must be equally long everywhere.
-    counts = _gathered(torch.tensor([len(mine)], device=device), group)
+    counts = all_gather(torch.tensor([len(mine)], device=device), group, HANDSHAKE)
     for node, count in enumerate(counts):
         if count != counts[0]:
             raise BasegraphError(f"node {node} runs another version of basegraph than node 0")
-    everyone = [bytes(row.cpu().tolist()) for row in _gathered(mine, group)]
+    everyone = [bytes(row.cpu().tolist()) for row in all_gather(mine, group, HANDSHAKE)]
     names = ["names", *whole]
     for node, theirs in enumerate(everyone):
         for place, name in enumerate(names):
@@ -46,7 +49,7 @@ class Refused(BasegraphError):
     """A node could not be set up; node 0 says so for all."""
 
 
-def together(work: Callable[[], T], group: Any, device: torch.device) -> T:
+def together(work: Callable[[], T], group: Any, device: torch.device, phase: str = "set-up") -> T:
     """Do something at every node; if it fails at one, all are refused."""
     done: list[T] = []
     problem = ""
@@ -54,7 +57,7 @@ def together(work: Callable[[], T], group: Any, device: torch.device) -> T:
         done.append(work())
     except (BasegraphError, OSError) as error:
         problem = str(error) or type(error).__name__
-    everyone = texts_of_all(problem, group, device)
+    everyone = texts_of_all(problem, group, device, phase)
     for node, said in enumerate(everyone):
         if said:
             refused = Refused(said if node == 0 else f"node {node}: {said}")
@@ -63,18 +66,12 @@ def together(work: Callable[[], T], group: Any, device: torch.device) -> T:
     return done[0]
 
 
-def texts_of_all(text: str, group: Any, device: torch.device) -> list[str]:
+def texts_of_all(text: str, group: Any, device: torch.device, phase: str = "set-up") -> list[str]:
     """What every node has to say, by node."""
     own = text.encode()
-    counts = [int(c) for c in _gathered(torch.tensor([len(own)], device=device), group)]
+    counts = [int(c) for c in all_gather(torch.tensor([len(own)], device=device), group, phase)]
     padded = bytearray(own.ljust(max(1, *counts), b"\0"))
-    rows = _gathered(torch.frombuffer(padded, dtype=torch.uint8).to(device), group)
+    rows = all_gather(torch.frombuffer(padded, dtype=torch.uint8).to(device), group, phase)
     return [
         bytes(row.cpu().tolist())[:count].decode() for row, count in zip(rows, counts, strict=True)
     ]
-
-
-def _gathered(tensor: torch.Tensor, group: Any) -> list[torch.Tensor]:
-    found = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(found, tensor, group=group)
-    return found

@@ -6,9 +6,9 @@ import hashlib
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
+from basegraph.mixing.collectives import broadcast
 from basegraph.mixing.handshake import require_alike
 
 
@@ -31,13 +31,12 @@ class Beginning:
     @torch.no_grad()
     def _broadcast(self) -> None:
         """One message for all tensors of a kind, however many there are."""
-        first = 0 if self._group is None else dist.get_global_rank(self._group, 0)
         kinds: dict[tuple[object, ...], list[Tensor]] = {}
         for tensor in self._tensors:
             kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
         for tensors in kinds.values():
             whole = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-            dist.broadcast(whole, src=first, group=self._group)
+            broadcast(whole, self._group, "the first broadcast")
             parts = torch.split(whole, [tensor.numel() for tensor in tensors])
             for tensor, part in zip(tensors, parts, strict=True):
                 self._begin_at(tensor, part.view(tensor.shape))

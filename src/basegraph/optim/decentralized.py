@@ -92,7 +92,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         self._family = Family(algorithm)
         self._family.require_known(options)
-        join_group(group)
+        join_group(group, timeout)
         t = topology_for(topology, group)
         if damping == "auto":
             options["damping"] = largest_stable_damping(t, local_steps)

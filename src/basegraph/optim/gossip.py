@@ -62,7 +62,7 @@ class Gossip(NodeOptimizer):
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InvalidArgument("optimizer", optimizer, "must be a torch.optim.Optimizer")
-        join_group(group)
+        join_group(group, timeout)
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer

@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from basegraph.algorithms.stability import communicates, round_index
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.files import writable
-from basegraph.mixing.distributed import DistributedMixer, NotFinite, PeerLost, Pending, Traffic
+from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending, Traffic
 from basegraph.mixing.group import join, join_alone
 from basegraph.mixing.handshake import require_alike
 from basegraph.mixing.neighbors import NeighborsOf
+from basegraph.mixing.progress import leave, watch
 from basegraph.mixing.stamp import OutOfStep, Stamp
 from basegraph.optim import survivors
 from basegraph.optim.beginning import Beginning
@@ -31,7 +33,7 @@ from basegraph.optim.companions import BUFFERS, Companions, running_statistics
 from basegraph.optim.exit import let_groups_go
 from basegraph.optim.flat import FlatParameters
 from basegraph.optim.joining import TakePart
-from basegraph.optim.told import Told
+from basegraph.optim.stop import StopRequest
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
 from basegraph.topology.properties import reaches_average
@@ -78,7 +80,8 @@ class Node:
         self.flat = FlatParameters(parameters)
         self.pending: Pending | None = None
         self.checkpoint = None if checkpoint is None else _folder(checkpoint)
-        self._told = None if checkpoint is None else Told()
+        self.stop = StopRequest(sigterm=checkpoint is not None)
+        watch(group, timeout)
         self._broadcasts = broadcast
         self._beginning: Beginning | None = None
 
@@ -133,9 +136,10 @@ class Node:
     @contextmanager
     def rescued(self, step: int) -> Iterator[None]:
         """A step, of which nothing has moved if a neighbor is lost: then this node is saved."""
-        if self._told is not None and self._told.long_ago:
-            LOG.warning("node %d: stopped by SIGTERM; %s", self.mixer.node, self._save(step))
-            raise SystemExit(self._told.exit_code)
+        if self.stop.reason is not None:
+            saved = "" if self.checkpoint is None else f"; {self._save(step)}"
+            LOG.warning("node %d: stopped by %s%s", self.mixer.node, self.stop.reason, saved)
+            raise SystemExit(self.stop.exit_code)
         self._hold_together()
         self._begun(resumed=step > 0)
         try:
@@ -341,7 +345,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         try:
             work = Join.notify_join_context(self)
             if work is not None:
-                work.wait()
+                work.wait(timedelta(seconds=self.mixer.timeout))
         except RuntimeError as error:
             raise self.mixer.lost(None, f"step {self.gossip_step}", error) from None
 
@@ -384,7 +388,7 @@ def _folder(path: str | Path) -> Path:
     return folder
 
 
-def join_group(group: Any) -> None:
+def join_group(group: Any, timeout: float) -> None:
     """Make sure there is a process group; torchrun's environment is enough to make one.
 
     Without torchrun (in a debugger, in a notebook) the process is a single node.
@@ -395,15 +399,15 @@ def join_group(group: Any) -> None:
         if group is not None:
             raise InvalidArgument("group", group, "there is no process group")
         if "WORLD_SIZE" in os.environ:
-            join()
+            join(timeout=timeout)
         else:
             warnings.warn(
                 "not started by torchrun: this process is a single node and exchanges nothing. "
                 "For four nodes: torchrun --nproc-per-node 4 script.py",
                 stacklevel=3,
             )
-            join_alone()
-        atexit.register(_leave)
+            join_alone(timeout)
+        atexit.register(leave)
     let_groups_go()
 
 
@@ -412,9 +416,3 @@ def topology_for(topology: str | Topology, group: Any) -> Topology:
     if isinstance(topology, Topology):
         return topology
     return build_topology(topology, dist.get_world_size(group))
-
-
-def _leave() -> None:
-    """End the process group that `join_group` made, unless the script has done so."""
-    if dist.is_initialized():
-        dist.destroy_process_group()

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from basegraph import checkpoint
 from basegraph.errors import InvalidArgument
+from basegraph.mixing.collectives import all_reduce
 from basegraph.mixing.handshake import texts_of_all, together
 
 PATTERN = "node-*.safetensors"
@@ -91,7 +92,7 @@ def restart(
         return total
 
     total = together(add_up, group, like.device)
-    dist.all_reduce(total, group=group)
+    all_reduce(total, group, "the restart")
     furthest = max(facts.values(), key=lambda found: found["step"])
     average = (total / len(owners)).to(like.dtype)
     return Restart(average, furthest["step"], sorted(owners), furthest["n"], furthest)

@@ -5,7 +5,7 @@ Shape legend: x_d the parameters of this node; d of them, n nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
 from typing import Any
 
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from basegraph.data.augment import gather
 from basegraph.data.dataset import Dataset
+from basegraph.mixing import collectives
+from basegraph.mixing.torchrun import orphaned
 from basegraph.models.gradients import Gradients, products_in
 from basegraph.optim.decentralized import DecentralizedOptimizer
 from basegraph.training.device import on_device
@@ -22,6 +24,9 @@ from basegraph.training.replica import Replica
 
 PATIENCE = 10
 """Steps between two times at which all nodes tell each other their losses."""
+
+PARENT_ENDED = signal.SIGHUP
+"""The signal that stands for torchrun's end: nobody sends one then."""
 
 
 class DistributedEngine:
@@ -54,6 +59,7 @@ class DistributedEngine:
             timeout=timeout,
             allow_unstable=config.allow_unstable,
         )
+        self.optimizer._node.stop.enabled = False  # all nodes stop at the same step, see `heed`
         self.mixer = self.optimizer.mixer
         self._epoch: tuple[int, dict[str, Tensor]] | None = None
         self._losses: list[Tensor] = []
@@ -106,14 +112,15 @@ class DistributedEngine:
         """The nodes' losses (steps, n) at the steps since this was last asked."""
         if not self._losses:
             return torch.empty(0, self.n)
-        found = self._of_all(torch.stack(self._losses))
+        found = self._of_all(torch.stack(self._losses), "the losses")
         self._losses = []
         return found.T.cpu()
 
     def heed(self, told: list[int]) -> list[int]:
         """The signals that any node has seen."""
-        number = torch.tensor([told[0] if told else 0], device=self.device)
-        return [int(seen) for seen in self._of_all(number) if seen]
+        own = told[0] if told else int(PARENT_ENDED) if orphaned() else 0
+        number = torch.tensor([own], device=self.device)
+        return [int(seen) for seen in self._of_all(number, "the signals") if seen]
 
     # -- what came out -----------------------------------------------------------------------
 
@@ -140,7 +147,8 @@ class DistributedEngine:
                 part = correct(
                     outputs, average[None], images[share], labels[share], self.mean, self.std
                 )
-            counts = self._of_all(torch.cat([own, part])).cpu().double() / len(labels)
+            both = self._of_all(torch.cat([own, part]), "the evaluation")
+            counts = both.cpu().double() / len(labels)
             nodes, shared = counts[:, 0], counts[:, 1]
             found[name] = Accuracy(float(nodes.mean()), float(shared.sum()), float(nodes.min()))
         return found
@@ -149,13 +157,14 @@ class DistributedEngine:
         """(1/n) Σ_i |x_i - mean|²."""
         x_d = self.optimizer.vectors()["x"].double()
         far = (x_d - self._average(x_d.clone())).square().sum()
-        return float(self._of_all(far[None]).mean())
+        return float(self._of_all(far[None], "the evaluation").mean())
 
     def not_finite(self, replica: int = 0) -> tuple[str, int] | None:
         """What is no number any more, and at which node."""
         vectors = self.optimizer.vectors()
         good = torch.stack([torch.isfinite(vector).all() for vector in vectors.values()])
-        for node, row in enumerate(self._of_all(good.to(torch.int64)).tolist()):
+        finite = self._of_all(good.to(torch.int64), "the models")
+        for node, row in enumerate(finite.tolist()):
             for name, fine in zip(vectors, row, strict=True):
                 if not fine:
                     return name, node
@@ -178,9 +187,8 @@ class DistributedEngine:
         """At node 0 all that a resumed run needs besides the step, (n, ...); nothing elsewhere."""
         found = {}
         for name, own in self.optimizer.vectors().items():
-            rows = [torch.empty_like(own) for _ in range(self.n)] if self.node == 0 else None
-            self._or_lost(dist.gather, own.contiguous(), rows)
-            if rows is not None:
+            rows = collectives.gather(own, None, f"the checkpoint of step {self.step}")
+            if rows:
                 found[name] = torch.stack(rows)
         return found
 
@@ -188,8 +196,8 @@ class DistributedEngine:
         """Continue from what node 0 has."""
         own = {name: torch.empty_like(v) for name, v in self.optimizer.vectors().items()}
         for name, mine in own.items():
-            rows = list(tensors[name].to(mine)) if self.node == 0 else None
-            self._or_lost(dist.scatter, mine, rows)
+            rows = list(tensors[name].to(mine)) if self.node == 0 else []
+            collectives.scatter(mine, rows, None, "the restart")
         self.optimizer.restore(own, step)
 
     def begin_again(self, x_d: Tensor, step: int) -> None:
@@ -204,14 +212,6 @@ class DistributedEngine:
     def _average(self, x_d: Tensor) -> Tensor:
         return self.mixer.average(x_d, self.step, x_d)
 
-    def _of_all(self, own: Tensor) -> Tensor:
+    def _of_all(self, own: Tensor, what: str) -> Tensor:
         """(n, ...): what each node has."""
-        found = [torch.empty_like(own) for _ in range(self.n)]
-        self._or_lost(dist.all_gather, found, own.contiguous())
-        return torch.stack(found)
-
-    def _or_lost(self, collective: Callable[..., object], *tensors: Any) -> None:
-        try:
-            collective(*tensors)
-        except RuntimeError as error:
-            raise self.mixer.lost(None, f"step {self.step}", error) from None
+        return torch.stack(collectives.all_gather(own, None, f"{what} of step {self.step}"))

@@ -20,18 +20,20 @@ from torch import Tensor
 
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
-from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.mixing.distributed import PeerLost
-from basegraph.mixing.group import job, join, restarts
+from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.mixing.collectives import broadcast
+from basegraph.mixing.group import join
 from basegraph.mixing.handshake import require_alike, texts_of_all, together
+from basegraph.mixing.progress import seconds
+from basegraph.mixing.torchrun import job, restarts
 from basegraph.models.networks import build
 from basegraph.optim import survivors
 from basegraph.optim.survivors import Restart
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
-from basegraph.training.distributed import DistributedEngine
+from basegraph.training.distributed import PARENT_ENDED, DistributedEngine
 from basegraph.training.folder import RunFolder
-from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
+from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.replica import Replica
 
 OWN = ("data_dir", "device", "capture", "compile")
@@ -61,8 +63,7 @@ def train_distributed(
     n = world_size()
     config = replace(config, nodes=n)
     device = _device(config)
-    if not timeout > 0:
-        raise InvalidArgument("--timeout", timeout, "must be a number of seconds above 0")
+    seconds(timeout, "--timeout")
     backend = "nccl" if device.type == "cuda" else "gloo"
     join(backend, timeout)
     node = dist.get_rank()
@@ -86,6 +87,10 @@ def train_distributed(
                 (found,) = Loop(engine, [run]).run(told)
             except PeerLost as error:
                 raise run.rescued(error) from None
+            except Interrupted as error:
+                if error.exit_code == 128 + PARENT_ENDED:
+                    error.args = (f"torchrun has ended: {error}",)
+                raise
         if isinstance(found, Diverged):
             found.quiet = node != 0
             raise found
@@ -213,7 +218,7 @@ class ElasticRun(Run):
             state = kind(*(tensors[f"state.{name}"] for name in kind._fields))
             models = engine.replicas[0].method.gradient_point(tensors["x"], state)
             x_d.copy_(models.double().mean(dim=0))
-        dist.broadcast(x_d, src=0)
+        broadcast(x_d, None, "the restart")
         epochs = facts["step"] / facts["steps_per_epoch"]
         return Restart(x_d, facts["step"], list(range(before)), before, {**facts, "epochs": epochs})
 
