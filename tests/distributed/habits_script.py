@@ -197,6 +197,7 @@ def consensus_takes_the_shortest_exact_sequence() -> None:
         average = of_all(everything(net)).mean(dim=0)
         optimizer.consensus()
         assert (everything(net) - average).abs().max() < 1e-6
+        assert apart(everything(net)) == 0, "the same bits everywhere"
     if dist.get_rank() == 0 and dist.get_world_size() > 3:
         assert any("ring with n=" in r and "use short:k=1" in r for r in records), records
 

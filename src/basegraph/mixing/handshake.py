@@ -45,6 +45,15 @@ def require_alike(facts: dict[str, object], group: Any, device: torch.device) ->
                 raise BasegraphError(f"node {node} differs from node 0 in {name!r}{own}")
 
 
+def require_same_bits(v: torch.Tensor, group: Any, phase: str) -> None:
+    """Refuse a vector that is not the same everywhere, to the last bit."""
+    words = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[v.element_size()]
+    sums = all_gather(v.view(words).sum(dtype=torch.int64).reshape(1), group, phase)
+    for node, total in enumerate(sums):
+        if total != sums[0]:
+            raise BasegraphError(f"node {node} holds another vector than node 0 after {phase}")
+
+
 class Refused(BasegraphError):
     """A node could not be set up; node 0 says so for all."""
 

@@ -21,9 +21,10 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from basegraph.algorithms.stability import communicates, round_index
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.files import writable
+from basegraph.mixing.collectives import broadcast
 from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending, Traffic
 from basegraph.mixing.group import join, join_alone
-from basegraph.mixing.handshake import require_alike
+from basegraph.mixing.handshake import require_alike, require_same_bits
 from basegraph.mixing.neighbors import NeighborsOf
 from basegraph.mixing.progress import leave, watch
 from basegraph.mixing.stamp import OutOfStep, Stamp
@@ -236,10 +237,15 @@ class Node:
             self.companions.scatter(own)
 
     def _averaged(self, v: Tensor, stamp: Stamp) -> Tensor:
-        """The average of a vector over all nodes; the vector stays."""
+        """The average of a vector over all nodes, the same bits everywhere; the vector stays.
+
+        Nodes round differently, by the order in which they have met: node 0's outcome is the one.
+        """
         v = v.clone()
         for number in range(self._exact.topology.period or 0):
             self.mixer.mix(v, stamp._replace(number=number), out=v, rounds=self._exact)
+        broadcast(v, self.group, stamp.phase)
+        require_same_bits(v, self.group, stamp.phase)
         return v
 
     @cached_property
@@ -294,10 +300,11 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         return self._node.topology
 
     def consensus(self) -> None:
-        """Bring every node to the average of all models, by gossip alone.
+        """Bring every node to the average of all models, the same bits everywhere.
 
         The rounds are those of `short`, the shortest known sequence that averages exactly for any
-        number of nodes, whatever the topology of training is. All nodes must call it.
+        number of nodes, whatever the topology of training is; then node 0's outcome, which differs
+        from the others' by rounding, is broadcast. All nodes must call it.
         """
         self._node.to_the_average("consensus()", self.gossip_step)
 
