@@ -154,6 +154,26 @@ MISTAKES = {
         "bg.DecentralizedOptimizer(torch.nn.Linear(4, 3 + RANK).parameters(), lr=0.1)",
         "node 1 differs from node 0 in 'parameters'",
     ),
+    "different wire": (
+        "bg.DecentralizedOptimizer(net.parameters(), lr=0.1,"
+        " wire=(None, torch.bfloat16, None)[RANK])",
+        "node 1 differs from node 0 in 'wire'",
+    ),
+    "different order": (
+        "bg.DecentralizedOptimizer(pair.parameters() if RANK else list(pair.parameters())[::-1],"
+        " lr=0.1, model=pair)",
+        "node 1 differs from node 0 in 'names'",
+    ),
+    "different checkpoints": (
+        "bg.DecentralizedOptimizer(net.parameters(), lr=0.1, checkpoint=None if RANK else FOLDER)",
+        "node 1 differs from node 0 in 'checkpoint'",
+    ),
+    "different rounds": (
+        "bg.DecentralizedOptimizer(net.parameters(), lr=0.1, allow_unstable=True,"
+        " topology=bg.Sequence(["
+        "bg.Round.from_edges(3, {(0, 1): Fraction(1, 2 + (RANK == 1))})]))",
+        "node 1 differs from node 0 in 'rounds'",
+    ),
     "different topologies": (
         "bg.Gossip(torch.optim.SGD(net.parameters(), lr=0.1),"
         ' ("ring", "exponential", "ring")[RANK])',
@@ -165,7 +185,10 @@ MISTAKES = {
 def test_mistakes_are_refused_on_every_node(tmp_path):
     calls = {name: call for name, (call, _) in MISTAKES.items()}
     (tmp_path / "script.py").write_text(
-        "import os\nimport torch\nimport basegraph as bg\n"
+        "import os\nfrom fractions import Fraction\nimport torch\nimport basegraph as bg\n"
+        f"FOLDER = {str(tmp_path / 'saved')!r}\n"
+        "pair = torch.nn.Bilinear(2, 2, 2)\n"
+        "pair.bias = torch.nn.Parameter(torch.zeros(2, 2, 2))\n"
         'RANK = int(os.environ["RANK"])\n'
         "net = torch.nn.Linear(4, 3)\n"
         f"for name, call in {calls!r}.items():\n"

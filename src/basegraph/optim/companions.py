@@ -30,6 +30,8 @@ class Companions:
             raise InvalidArgument(
                 "model", type(model).__name__, "has not all the parameters that are trained"
             )
+        known = {id(p): name for name, p in model.named_parameters()}
+        self.names = [known[id(p)] for p in trained]
         self.frozen = [p for p in model.parameters() if id(p) not in ours]
         self._buffers = [
             (m, name) for m in model.modules() for name, b in m._buffers.items() if b is not None

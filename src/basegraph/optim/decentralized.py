@@ -126,6 +126,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         )
         settings = {
             "algorithm": self.method.name,
+            "param_names": [group.get("param_names") for group in self.param_groups],
             "options": [self._family.options(group) for group in self.param_groups],
             "local_steps": local_steps,
             "order": order,

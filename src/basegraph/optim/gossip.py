@@ -85,6 +85,7 @@ class Gossip(NodeOptimizer):
         self._gossip_step = self._node.same_everywhere(
             {
                 "optimizer": type(optimizer).__name__,
+                "param_names": [group.get("param_names") for group in optimizer.param_groups],
                 "local_steps": local_steps,
                 "order": order,
                 "buffers": buffers,

@@ -37,7 +37,7 @@ from basegraph.optim.joining import TakePart
 from basegraph.optim.stop import StopRequest
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
-from basegraph.topology.properties import reaches_average
+from basegraph.topology.properties import digest, reaches_average
 from basegraph.topology.sequence import Sequence, Topology
 
 LOG = logging.getLogger("basegraph")
@@ -100,9 +100,13 @@ class Node:
         require_alike(
             {
                 "parameters": [tuple(p.shape) for p in self.flat.parameters],
+                "names": None if self.companions is None else self.companions.names,
                 "dtype": self.x_d.dtype,
+                "wire": self.mixer.wire,
                 "buffers and frozen parameters": [(tuple(t.shape), t.dtype) for t in others],
                 "topology": self.topology.spec,
+                "rounds": digest(self.topology),
+                "checkpoint": self.checkpoint is not None,
                 "broadcast": self._broadcasts,
                 **facts,
             },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,6 +89,21 @@ def reaches_average(topology: Sequence) -> bool:
     for r in topology:
         x = r.matrix() @ x
     return bool(np.linalg.norm(x - x.mean()) <= ROUNDING * np.linalg.norm(start))
+
+
+def digest(topology: Topology, rounds: int = 64) -> str:
+    """A checksum of all arcs and weights of a period, or of so many rounds of a random topology.
+
+    >>> from basegraph.topology.catalog import topology
+    >>> digest(topology("base", n=4)) == digest(topology("one-peer-hypercube", n=4))
+    True
+    """
+    whole = hashlib.sha256()
+    for step in range(topology.period or rounds):
+        r = topology.round(step)
+        for part in (r.receivers, r.senders, r.numerators, r.denominators):
+            whole.update(np.ascontiguousarray(part).data)
+    return whole.hexdigest()
 
 
 def shortest_possible(n: int, k: int) -> int:
