@@ -61,6 +61,41 @@ def test_shares_of_a_class_are_dirichlet():
     assert spread == pytest.approx(relative / np.sqrt(8), rel=0.15)
 
 
+def correlation_of_number_and_class(nodes, seed, order):
+    """How much nodes with nearby numbers hold nearby classes."""
+    parts = dirichlet(LABELS, nodes, 0.1, seed, order)
+    return np.corrcoef(np.arange(nodes), LABELS[parts].mean(axis=1))[0, 1]
+
+
+@pytest.mark.parametrize("nodes", [25, 100])
+def test_a_nodes_number_says_nothing_about_its_classes(nodes):
+    """Neighbors in a ring are neighbors in number: they must not hold similar data.
+
+    The correlation with a random permutation has mean 0 and deviation 1/sqrt(nodes - 1).
+    """
+    seeds = range(100)
+    mean, deviation = {}, 1 / np.sqrt(nodes - 1)
+    for order in ("shuffled", "by-class"):
+        found = [correlation_of_number_and_class(nodes, seed, order) for seed in seeds]
+        mean[order] = np.mean(found)
+    assert abs(mean["shuffled"]) < 3 * deviation / np.sqrt(len(seeds))
+    assert mean["by-class"] > 0.3
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63 - 1])
+@pytest.mark.parametrize("nodes", [1, 2, 25, 100])
+def test_orders_differ_only_in_who_holds_which_share(nodes, seed):
+    shuffled = dirichlet(LABELS, nodes, 0.1, seed).tolist()
+    by_class = dirichlet(LABELS, nodes, 0.1, seed, "by-class").tolist()
+    assert sorted(shuffled) == sorted(by_class)
+    assert nodes < 25 or shuffled != by_class
+
+
+def test_unknown_order():
+    with pytest.raises(bg.InvalidArgument, match="split_order='x': must be shuffled or by-class"):
+        dirichlet(LABELS, 5, 0.1, 0, "x")
+
+
 def test_drawn_from_the_seed_alone():
     a, b = dirichlet(LABELS, 5, 0.1, seed=3), dirichlet(LABELS, 5, 0.1, seed=3)
     assert np.array_equal(a, b)

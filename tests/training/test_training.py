@@ -343,6 +343,7 @@ def test_every_field_has_its_line():
         ({"lr": float("nan")}, "lr=nan: must be a number above 0"),
         ({"momentum": 1.0}, r"momentum=1\.0: must be a number in \[0, 1\)"),
         ({"nesterov": "yes"}, "nesterov='yes': must be true or false"),
+        ({"split_order": "sorted"}, "split_order='sorted': must be shuffled or by-class"),
         ({"schedule": "linear"}, "schedule='linear': must be cosine or constant"),
         ({"augment": "crop+blur"}, r"augment='crop\+blur'"),
         ({"damping": "2"}, r"damping='2': must be none, auto or in \(0, 1\]"),

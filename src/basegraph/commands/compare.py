@@ -11,7 +11,7 @@ from basegraph.commands.arguments import Force
 from basegraph.commands.output import as_json, table
 from basegraph.errors import InvalidArgument
 from basegraph.files import writable
-from basegraph.training.config import read_toml
+from basegraph.training.config import read_saved
 
 
 def compare(
@@ -54,7 +54,7 @@ def read_run(path: Path) -> dict[str, Any]:
     rows = RunFolder(path, resume=True).rows()
     if not rows:
         raise InvalidArgument("RUNS", str(path), "has no evaluation yet")
-    return {"run": path.name, "config": read_toml(path / "config.toml"), "rows": rows}
+    return {"run": path.name, "config": read_saved(path / "config.toml"), "rows": rows}
 
 
 def _line(run: dict[str, Any]) -> list[object]:

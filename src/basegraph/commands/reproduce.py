@@ -22,6 +22,7 @@ from basegraph.topology.diagnostics import EXACT_NODES, MEANINGS, NO_VERDICT
 app = typer.Typer(help="Regenerate the paper's figures and tables.", rich_markup_mode=None)
 
 Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="where the files go")]
+SplitOrder = Annotated[str, typer.Option(metavar="NAME", help="shuffled or by-class")]
 DataDir = Annotated[str, typer.Option(metavar="FOLDER", help="the folder of datasets")]
 Epochs = Annotated[str, typer.Option(metavar="E", help="passes over the data")]
 Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or auto")]
@@ -79,6 +80,7 @@ def mnist(
     data_dir: DataDir = "",
     seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
     alpha: Annotated[str, typer.Option(metavar="A,...", help="heterogeneities")] = "0.1,10",
+    split_order: SplitOrder = "shuffled",
     epochs: Epochs = "200",
     device: Device = "auto",
     resume: Resume = False,
@@ -96,6 +98,7 @@ def mnist(
     settings = {
         "dataset": dataset,
         "data_dir": data_dir,
+        "split_order": split_order,
         "model": "lenet",
         "nodes": 25,
         "epochs": whole_number("--epochs", epochs, low=1),
@@ -129,6 +132,7 @@ def pairs(
         typer.Option(metavar="NAME,...", help="of degree one; empty: all, as built and at home"),
     ] = "",
     alpha: Annotated[str, typer.Option(metavar="A", help="heterogeneity")] = "0.1",
+    split_order: SplitOrder = "shuffled",
     epochs: Epochs = "50",
     augment: Annotated[str, typer.Option(metavar="A", help="crop, flip, erase, auto")] = "auto",
     precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "tf32",
@@ -149,6 +153,7 @@ def pairs(
     settings = {
         "dataset": dataset,
         "data_dir": data_dir,
+        "split_order": split_order,
         "model": model,
         "nodes": whole_number("--nodes", nodes, low=2),
         "alpha": number("--alpha", alpha),

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from basegraph.commands.arguments import number
 from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.training.config import RunConfig, field_help, read_toml
+from basegraph.training.config import RunConfig, field_help, read_saved, read_toml
 
 
 def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -90,8 +90,9 @@ def train(
         restarted = restarts() > 0
         resume = resume or (restarted and belongs_to(out, job()))
     if resume and config is None and (out / "config.toml").is_file():
-        config = out / "config.toml"
-    settings = {} if config is None else read_toml(config)
+        settings = read_saved(out / "config.toml")
+    else:
+        settings = {} if config is None else read_toml(config)
     settings |= {name: parsed(name, text) for name, text in flags.items() if text is not None}
     if distributed:
         asked = settings.get("nodes", size)

@@ -10,7 +10,8 @@ from basegraph.errors import InvalidArgument
 from basegraph.topology.integers import at_least
 from basegraph.topology.round import FloatArray, IntArray
 
-_PARTITION, _HOLD_OUT = 1, 2
+SPLIT_ORDERS = ("shuffled", "by-class")
+_PARTITION, _HOLD_OUT, _NODES = 1, 2, 5
 """Streams of the seed: what is drawn for one purpose does not change with another."""
 
 
@@ -23,13 +24,20 @@ def hold_out(count: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
     return np.sort(order[:cut]), np.sort(order[cut:])
 
 
-def dirichlet(labels: Labels, nodes: int, alpha: float, seed: int) -> IntArray:
+def dirichlet(
+    labels: Labels, nodes: int, alpha: float, seed: int, order: str = "shuffled"
+) -> IntArray:
     """(nodes, m) numbers of samples: who holds which, m = len(labels) // nodes for everyone.
 
     For each class the shares of the nodes are drawn from Dir(α). Nodes that get too many give up
     some, keeping their proportions; nodes that get too few take from what was given up, one class
     after another, so that they too hold few classes. All nodes are drawn at once.
+
+    Taking class after class gives similar classes to nodes with nearby numbers, which are neighbors
+    in a ring or a torus. So the seed decides which node holds which share ("shuffled"); the order
+    "by-class" leaves the shares where they were filled.
     """
+    check_order(order)
     nodes = at_least(1, nodes=nodes)
     if not alpha >= 1e-300 or not np.isfinite(alpha):
         raise InvalidArgument("alpha", alpha, "must be a number above 0")
@@ -46,7 +54,16 @@ def dirichlet(labels: Labels, nodes: int, alpha: float, seed: int) -> IntArray:
         for node, part in enumerate(np.split(own, np.cumsum(_apportion(shares, len(own)))[:-1])):
             given[node].append(part)
     kept, pool = _trim(given, size)
-    return _fill(kept, pool, size)
+    shares_of_nodes = _fill(kept, pool, size)
+    if order == "by-class":
+        return shares_of_nodes
+    return shares_of_nodes[_shuffled(nodes, seed, _NODES, 0)]
+
+
+def check_order(order: str) -> None:
+    """Refuse an unknown order of the nodes' shares."""
+    if order not in SPLIT_ORDERS:
+        raise InvalidArgument("split_order", order, f"must be {' or '.join(SPLIT_ORDERS)}")
 
 
 def heterogeneity(labels: Labels, parts: IntArray) -> float:

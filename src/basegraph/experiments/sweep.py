@@ -31,7 +31,7 @@ from basegraph.errors import InvalidArgument, unknown
 from basegraph.files import replacing
 from basegraph.models.networks import build
 from basegraph.topology.catalog import topology
-from basegraph.training.config import RunConfig
+from basegraph.training.config import RunConfig, read_saved
 from basegraph.training.device import pick_device
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Watcher
@@ -157,9 +157,19 @@ class SweepFolder:
 
     def _finished(self, run: Planned) -> bool:
         """Whether the last evaluation was made, and kept; a checkpoint may have been removed."""
+        self._require_same(run)
         rows = self.rows(run)
         whole = bool(rows) and rows[-1]["epoch"] == run.config.epochs
         return whole and self.step(run) in (0, rows[-1]["step"])
+
+    def _require_same(self, run: Planned) -> None:
+        """Refuse to go on with a run whose folder has other settings: results would be mixed."""
+        saved = self.path / run.name / "config.toml"
+        settings = read_saved(saved) if saved.is_file() else {}
+        for name, value in run.config.computes().items():
+            there = settings.get(name, value)
+            if there != value:
+                raise InvalidArgument(name, value, f"run {run.name} of {self.path} has {there!r}")
 
     def step(self, run: Planned) -> int:
         """Where a run stands: the step of its checkpoint, or 0."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.data.partition import check_order
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.topology.catalog import parse_spec
 from basegraph.topology.integers import at_least
@@ -28,6 +29,8 @@ FREE = (
     "allow_unstable",
 )
 """Fields that may change when a run is resumed: they do not change what it computes."""
+BEFORE = {"split_order": "by-class"}
+"""Values of fields that a configuration saved by an earlier version lacks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +61,8 @@ class RunConfig:
     """The folder of datasets; empty: $BASEGRAPH_DATA or ./data."""
     alpha: float = 0.1
     """Of the Dirichlet partition: the smaller, the more the nodes' data differ."""
+    split_order: str = "shuffled"
+    """Which node holds which share of the data: shuffled (by the seed) or by-class (as it was)."""
     validation: float = 0.1
     """Share of the training set that is held out."""
     augment: str = "auto"
@@ -103,6 +108,7 @@ class RunConfig:
         _number(self, "lr", "above 0", lambda v: v > 0)
         if self.schedule not in ("cosine", "constant"):
             raise InvalidArgument("schedule", self.schedule, "must be cosine or constant")
+        check_order(self.split_order)
         if self.precision not in PRECISIONS:
             accepted = f"must be one of {', '.join(PRECISIONS)}"
             raise InvalidArgument("precision", self.precision, accepted)
@@ -173,6 +179,11 @@ def read_toml(path: Path) -> dict[str, Any]:
         if name not in known:
             raise unknown(f"field of {path}", name, known)
     return found
+
+
+def read_saved(path: Path) -> dict[str, Any]:
+    """The fields that a run's own configuration file sets, or meant when it was written."""
+    return {**BEFORE, **read_toml(path)}
 
 
 def field_help() -> dict[str, str]:

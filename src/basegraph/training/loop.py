@@ -20,7 +20,7 @@ from torch import Tensor
 
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.training.config import RunConfig
+from basegraph.training.config import BEFORE, RunConfig
 from basegraph.training.evaluate import Accuracy
 from basegraph.training.folder import RunFolder
 from basegraph.training.replica import Replica
@@ -164,7 +164,7 @@ class Run:
         if facts["fingerprint"] != self.fingerprint:
             raise InvalidArgument("--out", str(self.folder.path), "was run on other data or models")
         for name, value in self.config.computes().items():
-            there = facts["config"].get(name)
+            there = facts["config"].get(name, BEFORE.get(name))
             if there != value:
                 raise InvalidArgument(name, value, f"the checkpoint's run has {there!r}")
 

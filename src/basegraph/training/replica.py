@@ -39,7 +39,7 @@ class Replica:
         self.model = FlatModel(module)
         self.validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
         labels = dataset.train.labels[rest]
-        parts = dirichlet(labels, config.nodes, config.alpha, config.seed)
+        parts = dirichlet(labels, config.nodes, config.alpha, config.seed, config.split_order)
         self.heterogeneity = heterogeneity(labels, parts)
         _, height, width = dataset.shape
         self.planner = Planner(
