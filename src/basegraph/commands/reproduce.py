@@ -114,7 +114,8 @@ def mnist(
     _print(
         found, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
     )
-    folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins(folder))
+    data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
+    folder.provenance(data, runs=origins(folder))
     print(f"written to {folder.path}")
 
 
@@ -171,7 +172,8 @@ def pairs(
             folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )
     _print(found, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
-    folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins(folder))
+    data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
+    folder.provenance(data, runs=origins(folder))
     print(f"written to {folder.path}")
 
 
