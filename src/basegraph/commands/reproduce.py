@@ -103,6 +103,8 @@ def mnist(
         "nodes": 25,
         "epochs": whole_number("--epochs", epochs, low=1),
         "checkpoint_every": 50,
+        "evaluate_samples": 0,  # milestones on the way are part of the results
+        "evaluate_nodes": 0,
         "device": device,
     }
     names = mnist_experiment.outputs(alphas)
