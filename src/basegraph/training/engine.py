@@ -288,13 +288,14 @@ class StackedEngine:
         nodes = torch.as_tensor(selection.nodes).to(self.device)
         chosen = x_nd if len(nodes) == len(x_nd) else x_nd[nodes]
         models = torch.cat([chosen, x_nd.mean(dim=0, keepdim=True)])
-        # Of the shape that most evaluations have: a compiler meets no other one at the end.
-        together = len(own.evaluated.nodes) + 1
+        # A compiler is to meet one shape only, so the last evaluation takes that of the others.
+        usual = own.evaluated if self._compiles else selection
+        together = len(usual.nodes) + 1
         found = {}
         for name, samples in selection.sets.items():
             images, labels = self.test if name == "test" else (self.images, self.labels)
             places = torch.as_tensor(samples).to(self.device)
-            chunk = chunk_size(together, len(own.evaluated.sets[name]))
+            chunk = chunk_size(together, len(usual.sets[name]))
             asked = Questions(images, labels, places, self.mean, self.std)
             with products_in(self.config.precision):
                 right = correct(self._outputs, models, asked, together=together, chunk=chunk)
@@ -313,12 +314,15 @@ class StackedEngine:
                 return name, int(torch.argmin(good.int()))
         return None
 
+    @property
+    def _compiles(self) -> bool:
+        return self.captures and self.config.compile
+
     def _evaluator(self) -> Outputs:
         """All models' outputs for the same samples, by the quickest way there is."""
         if self.gradients.loops_on(self.device):
             return one_by_one(self.gradients.model)
-        compiles = self.captures and self.config.compile
-        outputs = Compiled(self.gradients.outputs) if compiles else self.gradients.outputs
+        outputs = Compiled(self.gradients.outputs) if self._compiles else self.gradients.outputs
         return lambda models, samples: outputs(models, samples.expand(len(models), *samples.shape))
 
     def facts(self, replica: int = 0) -> dict[str, Any]:
@@ -326,7 +330,7 @@ class StackedEngine:
         device = str(self.device)
         if self.device.type == "cuda":
             how = ["captured"] if self.captures else []
-            how += ["compiled"] if self.captures and self.config.compile else []
+            how += ["compiled"] if self._compiles else []
             name = torch.cuda.get_device_name(self.device)
             device = ", ".join([name, *how, self.config.precision])
         return {**self.replicas[replica].facts(), "device": device}
