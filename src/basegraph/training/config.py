@@ -90,7 +90,7 @@ class RunConfig:
     evaluate_samples: int = -1
     """Samples per set before the last evaluation; 0: all; -1: what costs no more than training."""
     evaluate_nodes: int = -1
-    """Nodes whose models are evaluated before the last evaluation; 0: all; -1: as above."""
+    """Nodes evaluated before the last evaluation; 0: all; -1: what costs no more than training."""
     checkpoint_every: int = 0
     """Epochs between checkpoints; 0: at every evaluation."""
     capture: bool = True
