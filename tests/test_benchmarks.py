@@ -1,4 +1,4 @@
-"""The benchmark of topologies prints what it says, beside base and the lower bound."""
+"""The benchmarks print what they say."""
 
 from __future__ import annotations
 
@@ -27,3 +27,17 @@ def test_topologies_are_measured_beside_base_and_the_bound():
         lengths = [bg.topology(s, n=101).period for s in (spec, f"base:k={k}")]
         assert row.split()[:4] == list(map(str, [101, *lengths, bg.shortest_possible(101, int(k))]))
         assert all(float(cell) >= 0 for cell in row.split()[4:])
+
+
+def test_planning_and_evaluating_are_measured_against_an_epoch():
+    script = ROOT / "benchmarks" / "overhead.py"
+    text = subprocess.run(
+        [sys.executable, script, "--nodes", "30", "--epochs", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    row = text.splitlines()[-1].split()
+    assert row[0] == "30"
+    assert row[6:] == ["25", "359"]
+    assert all(float(cell) >= 0 for cell in row)

@@ -42,6 +42,7 @@ def test_idx(tmp_path, zipped):
     path = tmp_path / ("x.gz" if zipped else "x")
     path.write_bytes(gzip.compress(idx(images)) if zipped else idx(images))
     assert np.array_equal(read_idx(path), images)
+    assert read_idx(path).flags.writeable
 
 
 @pytest.mark.parametrize(

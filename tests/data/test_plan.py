@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
+from basegraph.data import philox
 from basegraph.data.augment import gather
+from basegraph.data.philox import raw_words
 from basegraph.data.plan import PADDING, Planner
 
 PARTS = np.arange(3 * 50).reshape(3, 50)
@@ -21,6 +24,68 @@ def test_any_step_alone_is_what_the_whole_plan_says():
         part = planner().steps(first, last)
         for a, b in zip(part, whole, strict=True):
             assert np.array_equal(a, b[first:last])
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 32, philox.FEW, philox.FEW + 1])
+def test_many_generators_at_once_give_the_bits_of_numpys(count):
+    draws = np.random.default_rng(count)
+    for seed, start in ((0, 0), (5, 10**12), (2**63 - 1, 2**62)):
+        streams = np.append(draws.integers(0, 2**50, 5), [0, 2**62])
+        counters = np.append(draws.integers(0, 2**40, 5), [0, 2**62])
+        expected = [
+            np.random.Philox(key=[seed, stream], counter=[start, counter, 0, 0]).random_raw(count)
+            for stream, counter in zip(streams, counters, strict=True)
+        ]
+        found = raw_words(seed, streams, counters, count, start)
+        assert np.array_equal(found, np.stack(expected))
+
+
+def test_more_generators_than_are_computed_at_a_time():
+    streams = np.arange(2 * philox._CHUNK + 5)
+    found = raw_words(3, streams, streams[::-1], 5)
+    for i in (0, philox._CHUNK - 1, philox._CHUNK, len(streams) - 1):
+        one = np.random.Philox(key=[3, i], counter=[0, streams[-1 - i], 0, 0])
+        assert np.array_equal(found[i], one.random_raw(5))
+
+
+@pytest.mark.parametrize("size", [1, 3, 8, 50, philox.FEW + 10])
+def test_the_plan_is_what_one_generator_per_node_and_pass_gives(size):
+    """Written out: runs that were stopped with an earlier version see the same when they go on."""
+    nodes, batch, seed, steps = 4, 8, 11, 9
+    parts = np.random.default_rng(0).permutation(nodes * size).reshape(nodes, size)
+    plan = Planner(parts, batch, seed, image=(8, 8), augmentations=("crop", "flip")).steps(0, steps)
+    for node in range(nodes):
+        stream, crops, flips = [], [], []
+        for turn in range(-(-steps * batch // size)):
+            generator = np.random.Philox(key=[seed, (node << 8) + 3], counter=[0, turn, 0, 0])
+            stream.extend(parts[node][np.argsort(generator.random_raw(size), kind="stable")])
+        for place in range(steps * batch):
+            generator = np.random.Philox(key=[seed, (node << 8) + 4], counter=[place, 0, 0, 0])
+            words = [int(word) for word in generator.random_raw(2)]
+            crops.append([words[0] % 2**16 % 9, (words[0] >> 16) % 2**16 % 9])
+            flips.append((words[0] >> 32) % 2**16 % 2 == 1)
+        shape = steps, batch
+        assert np.array_equal(plan.sample[:, node], np.reshape(stream[: steps * batch], shape))
+        assert np.array_equal(plan.crop[:, node], np.reshape(crops, (*shape, 2)))
+        assert np.array_equal(plan.flip[:, node], np.reshape(flips, shape))
+
+
+def test_few_samples_per_node_need_no_generator_each(monkeypatch):
+    """Making a generator per node and pass took most of the time where nodes hold few samples."""
+    made = []
+    monkeypatch.setattr(np.random, "Philox", lambda *args, **kwargs: made.append(args))
+    plan = Planner(np.arange(300)[:, None], 32, 5, image=(8, 8)).steps(0, 4)
+    assert plan.sample.shape == (4, 300, 32)
+    assert not made
+
+
+def test_some_nodes_see_what_they_see_among_all():
+    whole = planner().steps(0, 9)
+    one = planner()
+    for nodes in ([1], [2, 0], [1]):
+        part = one.steps(3, 9, nodes)
+        for a, b in zip(part, whole, strict=True):
+            assert np.array_equal(a, b[3:][:, nodes])
 
 
 def test_every_pass_shows_every_sample_once():

@@ -37,7 +37,7 @@ def run(nodes: int, *flags: object) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"nodes": 5, "epochs": 3},
+        {"nodes": 5, "epochs": 3, "evaluate_samples": 3},
         {
             "nodes": 4,
             "epochs": 2,
@@ -45,6 +45,8 @@ def run(nodes: int, *flags: object) -> subprocess.CompletedProcess[str]:
             "topology": "one-peer-exponential",
             "local_steps": 2,
             "weight_decay": 0.01,
+            "evaluate_samples": 50,
+            "evaluate_nodes": 2,
         },
     ],
 )

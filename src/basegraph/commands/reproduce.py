@@ -103,6 +103,8 @@ def mnist(
         "nodes": 25,
         "epochs": whole_number("--epochs", epochs, low=1),
         "checkpoint_every": 50,
+        "evaluate_samples": 0,  # milestones on the way are part of the results
+        "evaluate_nodes": 0,
         "device": device,
     }
     names = mnist_experiment.outputs(alphas)
@@ -114,7 +116,8 @@ def mnist(
     _print(
         found, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
     )
-    folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins(folder))
+    data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
+    folder.provenance(data, runs=origins(folder))
     print(f"written to {folder.path}")
 
 
@@ -171,7 +174,8 @@ def pairs(
             folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )
     _print(found, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
-    folder.provenance(f"{dataset}, α {alpha}, seeds {seed}", runs=origins(folder))
+    data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
+    folder.provenance(data, runs=origins(folder))
     print(f"written to {folder.path}")
 
 

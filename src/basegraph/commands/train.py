@@ -162,6 +162,7 @@ class _Display:
         self.task = self.bar.add_task("", total=1, facts="")
         self.began: tuple[float, int] | None = None
         self.quality = ""
+        self.last_evaluation: dict[str, int] = {}
 
     def __enter__(self) -> _Display:
         self.bar.start()
@@ -178,6 +179,13 @@ class _Display:
             f"{facts['heterogeneity']:.2f} (mean total-variation distance of the nodes' labels), "
             f"{facts['parameters']} parameters, {facts['device']}{damping}"
         )
+        self.last_evaluation = facts["last_evaluation"]
+        used = _fewer(facts["evaluation"], self.last_evaluation)
+        if used:
+            self.say(
+                f"evaluations before the last use {used}, drawn from the seed; "
+                "--evaluate-samples 0 --evaluate-nodes 0 uses all"
+            )
 
     def stepped(self, step: int, total: int, loss: float) -> None:
         """Move the bar."""
@@ -199,7 +207,8 @@ class _Display:
             f"worst node {row['test_accuracy_worst']:.1%}), consensus distance "
             f"{row['consensus_distance']:.2g}, {row['bytes_per_node'] / 1e6:.1f} MB per node"
         )
-        self.say(line)
+        used = _fewer(row, self.last_evaluation)
+        self.say(f"{line} (with {used})" if used else line)
 
     def say(self, line: str) -> None:
         """A line, above the bar if there is one."""
@@ -207,6 +216,15 @@ class _Display:
             print(line, flush=True)
         else:
             self.bar.console.print(line, highlight=False)
+
+
+def _fewer(used: dict[str, Any], last: dict[str, int]) -> str:
+    """What an evaluation uses, where that is less than the last one will use."""
+    return ", ".join(
+        f"{used[name]} of {count} {name.replace('evaluated_', '').replace('_', ' ')}"
+        for name, count in last.items()
+        if used[name] < count
+    )
 
 
 def _events(out: Path) -> Any:

@@ -7,17 +7,16 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from basegraph.data.archives import members, read_bytes
 from basegraph.data.dataset import DataError, Dataset, Split
 from basegraph.data.files import (
     md5,
-    members,
     parse_cifar_binary,
     parse_cifar_python,
-    read_bytes,
     read_idx_pair,
     read_image_tree,
 )
@@ -70,17 +69,18 @@ def _read_cifar(folder: Path, files: tuple[Published, ...]) -> tuple[Split, Spli
     binary = "binary" in files[0].name
     train_names, test_names = ("train", "test") if hundred else ("data_batch", "test_batch")
     splits: dict[str, list[Split]] = {"train": [], "test": []}
-    for path, content in members(folder / files[0].name):
+
+    def part(path: PurePosixPath) -> str | None:
         stem = path.name.removesuffix(".bin")
-        which = (
-            "train"
-            if stem.startswith(train_names)
-            else "test"
-            if stem.startswith(test_names)
-            else None
-        )
-        if which is None or path.suffix not in ("", ".bin"):
-            continue
+        if path.suffix not in ("", ".bin"):
+            return None
+        if stem.startswith(train_names):
+            return "train"
+        return "test" if stem.startswith(test_names) else None
+
+    for path, content in members(folder / files[0].name, lambda path: part(path) is not None):
+        which = part(path)
+        assert which is not None
         if binary:
             splits[which].append(parse_cifar_binary(content, str(path), 2 if hundred else 1))
         else:

@@ -6,31 +6,26 @@ and numpy arrays are let through.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
+import math
 import pickle
 import struct
-import tarfile
-import zlib
-from collections.abc import Iterator
+import warnings
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
 import numpy as np
 
+from basegraph.data.archives import members, read_bytes
 from basegraph.data.dataset import DataError, Images, Labels, Split
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp"}
-
-
-def read_bytes(path: Path) -> bytes:
-    """A file's content, unzipped if its name ends in .gz."""
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
+IMAGE_FORMATS = ("JPEG", "PNG", "BMP")
+MAX_IMAGE_PIXELS = 2**24
+"""The largest image that is decoded: 4096 by 4096."""
+MAX_IMAGES_BYTES = 2**35
+"""The most that all images of a dataset may take in memory: 32 GiB."""
 
 
 def md5(content: bytes) -> str:
@@ -48,10 +43,10 @@ def read_idx(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     if len(content) < start:
         raise DataError(f"{path}: is cut short in its header")
     shape = struct.unpack(f">{axes}I", content[4:start])
-    size = int(np.prod(shape))
+    size = math.prod(shape)
     if len(content) - start != size:
         raise DataError(f"{path}: has {len(content) - start} bytes of data instead of {size}")
-    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)
+    return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape).copy()
 
 
 def read_idx_pair(images: Path, labels: Path) -> Split:
@@ -98,51 +93,22 @@ def parse_cifar_binary(content: bytes, path: str, label_bytes: int) -> Split:
     return Split(images, rows[:, label_bytes - 1].astype(np.int64))
 
 
-def members(path: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """(path, content) of every file in a folder or a tar (of any compression), by path."""
-    if path.is_dir():
-        for file in sorted(p for p in path.rglob("*") if p.is_file()):
-            yield PurePosixPath(file.relative_to(path).as_posix()), file.read_bytes()
-        return
-    _refuse_cut_tar(path)
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                if member.isfile():
-                    reader = archive.extractfile(member)
-                    assert reader is not None
-                    yield PurePosixPath(member.name), reader.read()
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: cannot be read: {error}") from None
-    except Exception as error:  # lzma has no common base with the others
-        if type(error).__module__ != "_lzma":
-            raise
-        raise DataError(f"{path}: cannot be read: {error}") from None
-
-
-def _refuse_cut_tar(path: Path) -> None:
-    """An uncompressed tar ends with two empty blocks; without them tarfile just stops early."""
-    if path.suffix == ".tar" and path.is_file():
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - 1024))
-            if file.read() != bytes(1024):
-                raise DataError(f"{path}: is cut short")
-
-
 def read_image_tree(path: Path) -> tuple[Split, Split, list[str]]:
     """train/CLASS/*.jpg and test/CLASS/*.jpg in a folder or a tar: (train, test, class names)."""
-    from PIL import Image, UnidentifiedImageError
-
     found: dict[str, list[tuple[str, str, Images]]] = {"train": [], "test": []}
-    for name, content in members(path):
+
+    def wanted(name: PurePosixPath) -> bool:
         parts = name.parts[-3:]
-        if len(parts) < 3 or parts[0] not in found or name.suffix.lower() not in IMAGE_SUFFIXES:
-            continue
-        try:
-            pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
-        except (UnidentifiedImageError, OSError) as error:
-            raise DataError(f"{path}: {name} is not a whole image: {error}") from None
-        found[parts[0]].append((parts[1], parts[2], pixels.transpose(2, 0, 1)))
+        return len(parts) == 3 and parts[0] in found and name.suffix.lower() in IMAGE_SUFFIXES
+
+    room = MAX_IMAGES_BYTES
+    for name, content in members(path, wanted):
+        part, kind, file = name.parts[-3:]
+        pixels = _decode(content, f"{path}: {name}")
+        room -= pixels.nbytes
+        if room < 0:
+            raise DataError(f"{path}: its images take more than {MAX_IMAGES_BYTES} bytes in memory")
+        found[part].append((kind, file, pixels.transpose(2, 0, 1)))
     names = sorted({kind for kind, _, _ in found["train"]})
     if not names:
         raise DataError(f"{path}: has no images train/CLASS/*.jpg")
@@ -150,6 +116,22 @@ def read_image_tree(path: Path) -> tuple[Split, Split, list[str]]:
     if strangers:
         raise DataError(f"{path}: class {min(strangers)} is in test but not in train")
     return _stack(path, found["train"], names), _stack(path, found["test"], names), names
+
+
+def _decode(content: bytes, name: str) -> Images:
+    """The pixels (height, width, 3) of an image file, whose header is looked at first."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(content), formats=IMAGE_FORMATS)
+        width, height = image.size
+        if width * height > MAX_IMAGE_PIXELS:
+            raise DataError(f"{width} by {height} pixels, the limit is {MAX_IMAGE_PIXELS} in all")
+        return np.asarray(image.convert("RGB"))
+    except Exception as error:  # whatever a broken or hostile image raises
+        raise DataError(f"{name} is not a whole image: {error}") from None
 
 
 def _stack(path: Path, rows: list[tuple[str, str, Images]], names: list[str]) -> Split:

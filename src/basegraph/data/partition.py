@@ -11,7 +11,7 @@ from basegraph.topology.integers import at_least
 from basegraph.topology.round import FloatArray, IntArray
 
 SPLIT_ORDERS = ("shuffled", "by-class")
-_PARTITION, _HOLD_OUT, _NODES = 1, 2, 5
+_PARTITION, _HOLD_OUT, _NODES, _SAMPLE = 1, 2, 5, 6
 """Streams of the seed: what is drawn for one purpose does not change with another."""
 
 
@@ -22,6 +22,16 @@ def hold_out(count: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
     order = _shuffled(count, seed, _HOLD_OUT, 0)
     cut = int(count * share)
     return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def sample(count: int, size: int, seed: int, part: int) -> IntArray:
+    """`size` of the numbers below `count`, or all, in ascending order; smaller ones are nested.
+
+    Every `part` is drawn by itself.
+    """
+    if size >= count:
+        return np.arange(count)
+    return np.sort(_shuffled(count, seed, _SAMPLE, part)[:size])
 
 
 def dirichlet(

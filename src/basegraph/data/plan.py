@@ -10,11 +10,12 @@ Shape legend: (steps, nodes, batch).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from basegraph.data.philox import raw_words
 from basegraph.topology.round import IntArray
 
 _ORDER, _AUGMENT = 3, 4
@@ -52,17 +53,18 @@ class Planner:
         self.seed = seed
         self.image = image
         self.augmentations = augmentations
-        self._orders: dict[tuple[int, int], IntArray] = {}
+        self._kept: dict[int, IntArray] = {}
+        self._kept_for: IntArray | None = None
 
     def steps(self, first: int, last: int, nodes: Sequence[int] | None = None) -> EpochPlan:
         """The plan of steps first .. last-1, of all nodes or of some."""
-        places = np.arange(first * self.batch, last * self.batch)
-        shape = (last - first, self.batch)
-        nodes = range(len(self.parts)) if nodes is None else nodes
-        sample = np.stack([self._samples(node, places).reshape(shape) for node in nodes], axis=1)
+        chosen = np.arange(len(self.parts)) if nodes is None else np.asarray(nodes)
+        begin, end = first * self.batch, last * self.batch
+        shape = (len(chosen), last - first, self.batch)
+        sample = _steps_first(self._samples(chosen, begin, end).reshape(shape))
         if not self.augmentations:
             return EpochPlan(sample, None, None, None)
-        raw = np.stack([self._raw(node, places).reshape(*shape, 8) for node in nodes], axis=1)
+        raw = _steps_first(self._raw(chosen, begin, end).reshape(*shape, 8))
         return EpochPlan(
             sample,
             (raw[..., 0:2] % (2 * PADDING + 1)).astype(np.int16)
@@ -72,30 +74,34 @@ class Planner:
             self._erasures(raw[..., 3:8]) if "erase" in self.augmentations else None,
         )
 
-    def _samples(self, node: int, places: IntArray) -> IntArray:
+    def _samples(self, nodes: IntArray, begin: int, end: int) -> IntArray:
+        """(nodes, end - begin): the samples at these places of the nodes' streams."""
         size = self.parts.shape[1]
-        found = np.empty(len(places), dtype=np.int64)
-        for turn in range(places[0] // size, places[-1] // size + 1):
-            here = places // size == turn
-            found[here] = self.parts[node][self._order(node, turn)[places[here] % size]]
-        return found
+        turns = range(begin // size, (end - 1) // size + 1)
+        order = np.concatenate(self._orders(nodes, turns), axis=1)
+        here = order[:, begin - turns[0] * size : end - turns[0] * size]
+        return np.take_along_axis(self.parts[nodes], here, axis=1)
 
-    def _order(self, node: int, turn: int) -> IntArray:
-        key = (node, turn)
-        if key not in self._orders:
-            if len(self._orders) > 4 * len(self.parts):
-                self._orders.clear()
-            counter = [0, turn, 0, 0]
-            raw = np.random.Philox(key=[self.seed, (node << 8) + _ORDER], counter=counter)
-            self._orders[key] = np.argsort(raw.random_raw(self.parts.shape[1]), kind="stable")
-        return self._orders[key]
+    def _orders(self, nodes: IntArray, turns: range) -> list[IntArray]:
+        """(nodes, size) for every turn: in which order a node goes through its samples."""
+        if self._kept_for is None or not np.array_equal(self._kept_for, nodes):
+            self._kept, self._kept_for = {}, nodes
+        new = [turn for turn in turns if turn not in self._kept]
+        streams = np.tile((nodes << 8) + _ORDER, len(new))
+        raw = raw_words(
+            self.seed, streams, np.repeat(new, len(nodes)).astype(np.int64), self.parts.shape[1]
+        )
+        drawn = np.argsort(raw, axis=1, kind="stable").reshape(len(new), len(nodes), -1)
+        known = self._kept | dict(zip(new, drawn, strict=True))
+        self._kept = {turns[-1]: known[turns[-1]]}  # which the next steps may begin in
+        return [known[turn] for turn in turns]
 
-    def _raw(self, node: int, places: IntArray) -> NDArray[np.uint16]:
-        """(places, 8) numbers below 2^16: from one block of the generator for every place."""
-        key = [self.seed, (node << 8) + _AUGMENT]
-        stream = np.random.Philox(key=key, counter=[int(places[0]), 0, 0, 0])
-        words = stream.random_raw(4 * len(places)).astype("<u8", copy=False)
-        return words.view("<u2").reshape(len(places), 16)[:, :8]
+    def _raw(self, nodes: IntArray, begin: int, end: int) -> NDArray[np.uint16]:
+        """(nodes, places, 8) numbers below 2^16: from one block of the generator for each place."""
+        streams = (nodes << 8) + _AUGMENT
+        words = raw_words(self.seed, streams, np.zeros_like(nodes), 4 * (end - begin), begin)
+        halves = words.astype("<u8", copy=False).view("<u2")
+        return halves.reshape(len(nodes), end - begin, 16)[..., :8]
 
     def _erasures(self, raw: NDArray[np.uint16]) -> NDArray[np.int16]:
         """Rectangles as torchvision's RandomErasing draws them, in one attempt; half erase none."""
@@ -109,3 +115,8 @@ class Planner:
         left = np.floor(unit[..., 4] * (width - w + 1))
         box = np.stack([top, left, h, w], axis=-1)
         return np.where(fits[..., None], box, 0).astype(np.int16)
+
+
+def _steps_first(planned: NDArray[Any]) -> NDArray[Any]:
+    """(nodes, steps, ...) -> (steps, nodes, ...), as it lies in memory."""
+    return np.ascontiguousarray(planned.swapaxes(0, 1))

@@ -12,7 +12,7 @@ from basegraph.plots.canvas import COLOURS, panels, save
 
 STYLES = ("-", "--", ":")
 SAME_CURVE = {"seed", "topology", "algorithm", "device", "data_dir", "capture", "compile",
-              "allow_unstable"}  # fmt: skip
+              "allow_unstable", "evaluate_samples", "evaluate_nodes"}  # fmt: skip
 
 
 def labels(configs: list[dict[str, Any]]) -> list[str]:

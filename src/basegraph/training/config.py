@@ -25,11 +25,13 @@ FREE = (
     "capture",
     "compile",
     "evaluate_every",
+    "evaluate_samples",
+    "evaluate_nodes",
     "checkpoint_every",
     "allow_unstable",
 )
 """Fields that may change when a run is resumed: they do not change what it computes."""
-BEFORE = {"split_order": "by-class"}
+BEFORE = {"split_order": "by-class", "evaluate_samples": 0, "evaluate_nodes": 0}
 """Values of fields that a configuration saved by an earlier version lacks."""
 
 
@@ -85,6 +87,10 @@ class RunConfig:
     """Everything random is drawn from it."""
     evaluate_every: int = 0
     """Epochs between evaluations; 0: twenty times in all."""
+    evaluate_samples: int = -1
+    """Samples per set before the last evaluation; 0: all; -1: what costs no more than training."""
+    evaluate_nodes: int = -1
+    """Nodes evaluated before the last evaluation; 0: all; -1: what costs no more than training."""
     checkpoint_every: int = 0
     """Epochs between checkpoints; 0: at every evaluation."""
     capture: bool = True
@@ -145,6 +151,10 @@ class RunConfig:
             raise InvalidArgument("damping", self.damping, "must be none, auto or in (0, 1]")
         return share
 
+    def epochs_between_evaluations(self) -> int:
+        """How often nodes are evaluated."""
+        return self.evaluate_every or max(1, self.epochs // 20)
+
     def computes(self) -> dict[str, Any]:
         """What determines the numbers: all fields but those of `FREE`."""
         return {name: value for name, value in asdict(self).items() if name not in FREE}
@@ -162,6 +172,8 @@ _LOWEST = {
     "warmup": 0,
     "seed": 0,
     "evaluate_every": 0,
+    "evaluate_samples": -1,
+    "evaluate_nodes": -1,
     "checkpoint_every": 0,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,5 +24,6 @@ def pick_device(name: str) -> torch.device:
 
 
 def on_device(split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Images and labels."""
-    return torch.as_tensor(split.images).to(device), torch.as_tensor(split.labels).to(device)
+    """Images and labels; arrays that are read-only are copied, as torch has no such tensors."""
+    images, labels = (np.require(part, requirements="W") for part in (split.images, split.labels))
+    return torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device)

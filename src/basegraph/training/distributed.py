@@ -19,8 +19,9 @@ from basegraph.mixing.torchrun import orphaned
 from basegraph.models.gradients import Gradients, products_in
 from basegraph.optim.decentralized import DecentralizedOptimizer
 from basegraph.training.device import on_device
-from basegraph.training.evaluate import Accuracy, correct, one_by_one
+from basegraph.training.evaluate import Accuracy, Questions, chunk_size, correct, one_by_one
 from basegraph.training.replica import Replica
+from basegraph.training.selection import Selection
 
 PATIENCE = 10
 """Steps between two times at which all nodes tell each other their losses."""
@@ -128,30 +129,32 @@ class DistributedEngine:
         """Where the run's nodes are among all."""
         return slice(0, self.n)
 
-    def evaluate(self, replica: int = 0) -> dict[str, Accuracy]:
-        """Accuracies on the test set and on the validation set, where there is one.
+    def evaluate(self, replica: int = 0, selection: Selection | None = None) -> dict[str, Accuracy]:
+        """Accuracies of these nodes on these samples, by set; of all where nothing is selected.
 
         Every node evaluates its own model, and the average of all on its share of the samples.
         """
+        selection = selection or self.replicas[0].evaluated_last
         average = self._average(self.x_d.clone())
-        held = torch.as_tensor(self.replicas[0].validation).to(self.device)
-        sets = {"test": self.test, "validation": (self.images[held], self.labels[held])}
-        outputs = one_by_one(self.replicas[0].model)
+        mine = self.node in selection.nodes
         found = {}
-        for name, (images, labels) in sets.items():
-            if not len(labels):
-                continue
-            share = slice(self.node, None, self.n)
-            with products_in(self.config.precision):
-                own = correct(outputs, self.x_d[None], images, labels, self.mean, self.std)
-                part = correct(
-                    outputs, average[None], images[share], labels[share], self.mean, self.std
-                )
-            both = self._of_all(torch.cat([own, part]), "the evaluation")
-            counts = both.cpu().double() / len(labels)
-            nodes, shared = counts[:, 0], counts[:, 1]
-            found[name] = Accuracy(float(nodes.mean()), float(shared.sum()), float(nodes.min()))
+        for name, samples in selection.sets.items():
+            images, labels = self.test if name == "test" else (self.images, self.labels)
+            places = torch.as_tensor(samples).to(self.device)
+            own = places if mine else places[:0]
+            asked = Questions(images, labels, own, self.mean, self.std)
+            shared = asked._replace(places=places[self.node :: self.n])
+            right = torch.cat([self._correct(self.x_d, asked), self._correct(average, shared)])
+            counts = self._of_all(right, "the evaluation").cpu()
+            nodes = counts[torch.as_tensor(selection.nodes), 0]
+            found[name] = Accuracy.of(nodes, counts[:, 1].sum(), len(samples))
         return found
+
+    def _correct(self, model: Tensor, asked: Questions) -> Tensor:
+        outputs = one_by_one(self.replicas[0].model)
+        chunk = chunk_size(1, len(asked.places))
+        with products_in(self.config.precision):
+            return correct(outputs, model[None], asked, together=1, chunk=chunk)
 
     def consensus_distance(self, replica: int = 0) -> float:
         """(1/n) Σ_i |x_i - mean|²."""

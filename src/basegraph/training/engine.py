@@ -24,8 +24,17 @@ from basegraph.models.gradients import Gradients, gradients_of, products_in
 from basegraph.training.ahead import Ahead
 from basegraph.training.captured import CapturedStep, Compiled, Tables
 from basegraph.training.device import on_device, pick_device
-from basegraph.training.evaluate import Accuracy, Outputs, accuracy, consensus_distance, one_by_one
+from basegraph.training.evaluate import (
+    Accuracy,
+    Outputs,
+    Questions,
+    chunk_size,
+    consensus_distance,
+    correct,
+    one_by_one,
+)
 from basegraph.training.replica import Replica
+from basegraph.training.selection import Selection
 from basegraph.training.update import in_blocks, update
 
 PENDING = 50
@@ -269,19 +278,29 @@ class StackedEngine:
         """Where a replica's nodes are among all."""
         return slice(replica * self.nodes, (replica + 1) * self.nodes)
 
-    def evaluate(self, replica: int = 0) -> dict[str, Accuracy]:
-        """Accuracies on the test set and on the validation set, where there is one."""
+    def evaluate(self, replica: int = 0, selection: Selection | None = None) -> dict[str, Accuracy]:
+        """Accuracies of these nodes on these samples, by set; of all where nothing is selected."""
+        own = self.replicas[replica]
+        selection = selection or own.evaluated_last
         mine = self.rows(replica)
         state = type(self.state)(*(part[mine] for part in self.state))
         x_nd = self.method.gradient_point(self.x_nd[mine], state)
-        held = torch.as_tensor(self.replicas[replica].validation).to(self.device)
-        sets = {"test": self.test, "validation": (self.images[held], self.labels[held])}
-        with products_in(self.config.precision):
-            return {
-                name: accuracy(self._outputs, x_nd, images, labels, self.mean, self.std)
-                for name, (images, labels) in sets.items()
-                if len(labels)
-            }
+        nodes = torch.as_tensor(selection.nodes).to(self.device)
+        chosen = x_nd if len(nodes) == len(x_nd) else x_nd[nodes]
+        models = torch.cat([chosen, x_nd.mean(dim=0, keepdim=True)])
+        # A compiler is to meet one shape only, so the last evaluation takes that of the others.
+        usual = own.evaluated if self._compiles else selection
+        together = len(usual.nodes) + 1
+        found = {}
+        for name, samples in selection.sets.items():
+            images, labels = self.test if name == "test" else (self.images, self.labels)
+            places = torch.as_tensor(samples).to(self.device)
+            chunk = chunk_size(together, len(usual.sets[name]))
+            asked = Questions(images, labels, places, self.mean, self.std)
+            with products_in(self.config.precision):
+                right = correct(self._outputs, models, asked, together=together, chunk=chunk)
+            found[name] = Accuracy.of(right[:-1], right[-1], len(samples))
+        return found
 
     def consensus_distance(self, replica: int = 0) -> float:
         """(1/n) Σ_i |x_i - mean|²."""
@@ -295,12 +314,15 @@ class StackedEngine:
                 return name, int(torch.argmin(good.int()))
         return None
 
+    @property
+    def _compiles(self) -> bool:
+        return self.captures and self.config.compile
+
     def _evaluator(self) -> Outputs:
         """All models' outputs for the same samples, by the quickest way there is."""
         if self.gradients.loops_on(self.device):
             return one_by_one(self.gradients.model)
-        compiles = self.captures and self.config.compile
-        outputs = Compiled(self.gradients.outputs) if compiles else self.gradients.outputs
+        outputs = Compiled(self.gradients.outputs) if self._compiles else self.gradients.outputs
         return lambda models, samples: outputs(models, samples.expand(len(models), *samples.shape))
 
     def facts(self, replica: int = 0) -> dict[str, Any]:
@@ -308,7 +330,7 @@ class StackedEngine:
         device = str(self.device)
         if self.device.type == "cuda":
             how = ["captured"] if self.captures else []
-            how += ["compiled"] if self.captures and self.config.compile else []
+            how += ["compiled"] if self._compiles else []
             name = torch.cuda.get_device_name(self.device)
             device = ", ".join([name, *how, self.config.precision])
         return {**self.replicas[replica].facts(), "device": device}

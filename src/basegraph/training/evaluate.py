@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -27,39 +27,59 @@ class Accuracy(NamedTuple):
     worst: float
     """Of the worst node."""
 
+    @classmethod
+    def of(cls, nodes: Tensor, averaged: Tensor, samples: int) -> Accuracy:
+        """From numbers of correct answers."""
+        shares = nodes.cpu().double() / samples
+        return cls(float(shares.mean()), float(averaged) / samples, float(shares.min()))
+
+
+class Questions(NamedTuple):
+    """What models are asked: some samples of a set, normalised when they are needed."""
+
+    images: Tensor
+    labels: Tensor
+    places: Tensor
+    """Numbers of the samples."""
+    mean: Tensor
+    std: Tensor
+
 
 def one_by_one(model: FlatModel) -> Outputs:
     """One model after another."""
     return lambda models, samples: torch.stack([model.forward(x_d, samples) for x_d in models])
 
 
-def accuracy(
-    outputs: Outputs, x_nd: Tensor, images: Tensor, labels: Tensor, mean: Tensor, std: Tensor
-) -> Accuracy:
-    """Evaluate every node and the averaged model on the same images (N, C, H, W)."""
-    models = torch.cat([x_nd, x_nd.mean(dim=0, keepdim=True)])
-    shares = correct(outputs, models, images, labels, mean, std).cpu().double() / len(labels)
-    nodes = shares[:-1]
-    return Accuracy(float(nodes.mean()), float(shares[-1]), float(nodes.min()))
+def chunk_size(models: int, samples: int) -> int:
+    """How many samples so many models evaluate at a time."""
+    return max(1, min(samples, CHUNK // models))
 
 
 @torch.no_grad()
 def correct(
-    outputs: Outputs, models: Tensor, images: Tensor, labels: Tensor, mean: Tensor, std: Tensor
+    outputs: Outputs, models: Tensor, asked: Questions, *, together: int, chunk: int
 ) -> Tensor:
-    """How many answers of each model are right.
+    """How many answers of each model are right; `together` models answer `chunk` samples at a time.
 
-    All chunks are equally large, so that they are one shape for a compiler: the last one begins
-    earlier, and what was counted before is not counted again.
+    All such pieces are equally large, so that they are one shape for a compiler.
     """
-    chunk = min(len(labels), max(1, CHUNK // len(models)))
-    total = torch.zeros(len(models), dtype=torch.int64, device=models.device)
-    for first in range(0, len(labels), max(chunk, 1)):
-        begin = min(first, len(labels) - chunk)
-        places = torch.arange(begin, begin + chunk, device=images.device)
-        found = outputs(models, gather(images, places, mean, std)).argmax(dim=2)
-        total += ((found == labels[places]) & (places >= first)).sum(dim=1)
-    return total
+    right = torch.zeros(len(models), dtype=torch.int64, device=models.device)
+    for some, _ in _pieces(len(models), together):
+        right[some] = 0
+        for part, counted in _pieces(len(asked.places), chunk):
+            places = asked.places[part]
+            samples = gather(asked.images, places, asked.mean, asked.std)
+            good = outputs(models[some], samples).argmax(dim=2) == asked.labels[places]
+            right[some] += good[:, counted:].sum(dim=1)
+    return right
+
+
+def _pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
+    """Pieces of one size, the last of which begins earlier; and how many of each came before."""
+    size = min(size, count)
+    for first in range(0, count, max(size, 1)):
+        begin = min(first, count - size)
+        yield slice(begin, begin + size), first - begin
 
 
 def consensus_distance(x_nd: Tensor) -> float:

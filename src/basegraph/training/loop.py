@@ -24,6 +24,7 @@ from basegraph.training.config import BEFORE, RunConfig
 from basegraph.training.evaluate import Accuracy
 from basegraph.training.folder import RunFolder
 from basegraph.training.replica import Replica
+from basegraph.training.selection import Selection
 
 
 class Engine(Protocol):
@@ -54,8 +55,8 @@ class Engine(Protocol):
     def rows(self, replica: int) -> slice:
         """Where a replica's nodes are among all."""
 
-    def evaluate(self, replica: int) -> dict[str, Accuracy]:
-        """Accuracies on the test set and on the validation set, where there is one."""
+    def evaluate(self, replica: int, selection: Selection) -> dict[str, Accuracy]:
+        """Accuracies of these nodes on these samples, by set."""
 
     def consensus_distance(self, replica: int) -> float:
         """(1/n) Σ_i |x_i - mean|²."""
@@ -182,18 +183,21 @@ class Run:
         self.loss_count += len(losses)
 
     def evaluate(self, epoch: int) -> dict[str, Any]:
-        """Add a row to the metrics."""
+        """Add a row to the metrics; the last one is of all nodes and samples."""
         self._refuse_infinite()
         engine = self.engine
+        mine, last = engine.replicas[self.replica], engine.step == engine.total_steps
+        selection = mine.evaluated_last if last else mine.evaluated
         row: dict[str, Any] = {
             "epoch": epoch,
             "step": engine.step,
             "train_loss": self.loss_sum / self.loss_count if self.loss_count else math.nan,
         }
-        for name, found in engine.evaluate(self.replica).items():
+        for name, found in engine.evaluate(self.replica, selection).items():
             row[f"{name}_accuracy"] = found.mean
             row[f"{name}_accuracy_averaged"] = found.averaged
             row[f"{name}_accuracy_worst"] = found.worst
+        row |= selection.counts()
         row["consensus_distance"] = engine.consensus_distance(self.replica)
         row["bytes_per_node"] = self.bytes_sent
         row["seconds"] = round(self.seconds, 3)
@@ -239,7 +243,7 @@ class Loop:
         self.engine = engine
         self.runs = runs
         config = engine.config
-        self.evaluate_every = config.evaluate_every or max(1, config.epochs // 20)
+        self.evaluate_every = config.epochs_between_evaluations()
         self.checkpoint_every = config.checkpoint_every or self.evaluate_every
         self.pending = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm
@@ -24,6 +25,7 @@ from basegraph.topology.catalog import topology
 from basegraph.topology.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.schedule import learning_rate
+from basegraph.training.selection import everything, on_the_way
 
 OWN = ("seed", "lr", "alpha", "topology")
 """Fields in which replicas of one engine may differ."""
@@ -37,9 +39,12 @@ class Replica:
         self.topology: Topology = topology(config.topology, config.nodes)
         self.method, self.damping = make_method(config, self.topology)
         self.model = FlatModel(module)
-        self.validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
+        validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
         labels = dataset.train.labels[rest]
         parts = dirichlet(labels, config.nodes, config.alpha, config.seed, config.split_order)
+        sets = {"test": np.arange(len(dataset.test)), "validation": validation}
+        self.evaluated_last = everything(config.nodes, sets)
+        self.evaluated = on_the_way(config, self.evaluated_last, parts.size)
         self.heterogeneity = heterogeneity(labels, parts)
         _, height, width = dataset.shape
         self.planner = Planner(
@@ -70,6 +75,8 @@ class Replica:
             "heterogeneity": round(self.heterogeneity, 4),
             "parameters": self.model.size,
             "steps_per_epoch": self.steps_per_epoch,
+            "evaluation": self.evaluated.counts(),
+            "last_evaluation": self.evaluated_last.counts(),
         }
         return found if self.damping is None else {**found, "damping": self.damping}
 

@@ -1,0 +1,66 @@
+"""Which nodes and samples an evaluation uses: all at the end of a run, fewer on the way if asked.
+
+Evaluating every node's own model takes n times as many forward passes as the sets have samples, so
+with many nodes it can take longer than the training in between. What is left out is drawn from the
+seed: all evaluations of a run use the same nodes and samples, and so do all runs of one seed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from basegraph.data.partition import sample
+from basegraph.topology.round import IntArray
+from basegraph.training.config import RunConfig
+
+FEWEST_SAMPLES = 1000
+"""Samples of each set that are used whatever they cost, if nothing else is asked for."""
+FEWEST_NODES = 25
+"""Nodes that are used whatever they cost, if nothing else is asked for."""
+PASSES = 3
+"""What a training sample costs, in forward passes: one forward and about two backward."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Numbers of nodes and samples, in ascending order."""
+
+    nodes: IntArray
+    sets: dict[str, IntArray]
+    """Samples of the test set, and of the training set those that are held out."""
+
+    def counts(self) -> dict[str, int]:
+        """How many, by the names that the metrics have for them."""
+        used = {f"{name}_samples": len(samples) for name, samples in self.sets.items()}
+        return {"evaluated_nodes": len(self.nodes), **used}
+
+
+def everything(nodes: int, sets: dict[str, IntArray]) -> Selection:
+    """All nodes, and all samples of the sets that are not empty."""
+    return Selection(np.arange(nodes), {name: part for name, part in sets.items() if len(part)})
+
+
+def on_the_way(config: RunConfig, whole: Selection, training_samples: int) -> Selection:
+    """What evaluations before the last one use.
+
+    Where the configuration leaves it open, evaluations take about as many forward passes as the
+    training between them: fewer samples first, then fewer nodes.
+    """
+    budget = PASSES * training_samples * config.epochs_between_evaluations()
+    counts = {name: len(samples) for name, samples in whole.sets.items()}
+    if config.evaluate_samples < 0:
+        share = budget / ((len(whole.nodes) + 1) * sum(counts.values()))
+        sizes = {name: max(int(share * count), FEWEST_SAMPLES) for name, count in counts.items()}
+    else:
+        sizes = dict.fromkeys(counts, config.evaluate_samples or max(counts.values()))
+    used = {
+        name: samples[sample(len(samples), sizes[name], config.seed, part)]
+        for part, (name, samples) in enumerate(whole.sets.items(), start=1)
+    }
+    nodes = config.evaluate_nodes or len(whole.nodes)
+    if nodes < 0:
+        passes = sum(len(samples) for samples in used.values())
+        nodes = max(FEWEST_NODES, budget // passes - 1)  # the averaged model is evaluated too
+    return Selection(whole.nodes[sample(len(whole.nodes), nodes, config.seed, 0)], used)
