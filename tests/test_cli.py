@@ -46,6 +46,12 @@ def test_topology_json_is_the_sequence():
         assert bg.Round.from_edges(7, {(i, j): Fraction(w) for i, j, w, _ in edges}) == r
 
 
+def test_topology_json_of_the_paper_s_own_graph():
+    told = json.loads(ok("topology", "base:k=1,isolated=last", "-n", 5, "--json"))
+    assert told["spec"] == "base:k=1,isolated=last"
+    assert [edge[:3] for edge in told["rounds"][2]] == [[0, 1, "1/2"], [3, 4, "4/5"]]
+
+
 def test_topology_shows_properties_and_what_they_mean():
     text = ok("topology", "base", "-n", 25)
     assert "properties (exact to rounding)" in text

@@ -51,6 +51,7 @@ def test_a_spec_and_keywords_are_the_same():
         ("base:k=two", "k='two': must be an integer ≥ 1"),
         ("base:k=", "k='': must be an integer ≥ 1"),
         ("base:redundant=1", "redundant=1: must be True or False"),
+        ("base:isolated=middle", "isolated='middle': must be one of first, last"),
         ("ring:k=1", "option of ring='k': not known. Known: none"),
     ],
 )
