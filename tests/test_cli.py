@@ -159,6 +159,7 @@ def test_lengths(tmp_path):
         (["topology", "base", "-n", "-4"], "--nodes='-4': must be an integer ≥ 1"),
         (["topology", "base", "-n", "2.5"], "--nodes='2.5': must be an integer ≥ 1"),
         (["topology", "base"], "--nodes is missing: it must be an integer ≥ 1"),
+        (["lengths", "-n", str(2**63)], f"--nodes={2**63}: must be an integer ≥ 1 and below"),
         (["topology", "base", "-n", "6", "-k", "0"], "--degree='0': must be an integer ≥ 1"),
         (["topology", "base", "-n", "6", "-k", "1.0"], "--degree='1.0': must be an integer"),
         (

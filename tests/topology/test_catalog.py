@@ -72,6 +72,25 @@ def test_rounds_too_large_for_any_machine_are_refused():
         bg.topology("complete", n=10**6).round(0)
 
 
+@pytest.mark.parametrize("name", ["complete", "base"])
+def test_nothing_is_made_before_it_is_refused(name):
+    """What would fill the memory of any machine ends at once, naming the n that was asked for."""
+    n = 10**15
+    with pytest.raises(bg.InvalidArgument, match=f"n={n}: .*more than this machine's memory"):
+        bg.topology(name, n=n).round(0)
+
+
+def test_torus_of_a_large_prime_is_found_at_once():
+    n = 10**12 + 39
+    assert bg.topology("torus", n=n).neighbors(0, 0).keys() == {1, n - 1}
+    assert bg.topology("torus", n=10**12).neighbors(0, 0).keys() == {
+        1,
+        10**6 - 1,
+        10**6,
+        10**12 - 10**6,
+    }
+
+
 def test_parse_spec():
     assert parse_spec("one-peer-u-equidyn:seed=3,eta=1/3") == (
         "one-peer-u-equidyn",
