@@ -52,6 +52,12 @@ def test_topology_json_of_the_paper_s_own_graph():
     assert [edge[:3] for edge in told["rounds"][2]] == [[0, 1, "1/2"], [3, 4, "4/5"]]
 
 
+def test_topology_says_where_a_torus_is_a_slow_ring():
+    assert "note: on 7 nodes the torus is a ring" in ok("topology", "torus", "-n", 7)
+    assert "a ring" in json.loads(ok("topology", "torus", "-n", 7, "--json"))["note"]
+    assert "note:" not in ok("topology", "torus", "-n", 9)
+
+
 def test_topology_shows_properties_and_what_they_mean():
     text = ok("topology", "base", "-n", 25)
     assert "properties (exact to rounding)" in text

@@ -5,6 +5,8 @@ Node i has f_i(x) = |A_i (x - b_i)|² / 2; the minimiser of their mean is known.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -239,6 +241,20 @@ def test_push_sum_corrects_a_merely_column_stochastic_round():
     for _ in range(60):
         x, state = method.step(x, 0 * x, state, 0.1, lambda v: push @ v)
     assert np.allclose(method.gradient_point(x, state), 2.0)
+
+
+def test_push_sum_is_dsgd_on_every_round_that_can_be_built():
+    """Rows of a round sum to one by construction, even where its columns do not."""
+    lopsided = bg.Round.from_arcs(3, {(0, 1): Fraction(1, 4), (1, 2): Fraction(1, 2)})
+    rounds = [lopsided, *(bg.topology(name, n=6)[0] for name in ("exponential", "base"))]
+    for r in rounds:
+        matrix = r.matrix().toarray()
+        problem = Quadratics(r.n)
+        push, plain = (
+            run(algorithm(name), problem, lambda step, w=matrix: lambda v: w @ v, 20)
+            for name in ("sgp", "dsgd")
+        )
+        assert np.allclose(push, plain, rtol=1e-12)
 
 
 def test_damped():

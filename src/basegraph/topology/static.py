@@ -45,10 +45,11 @@ def ring(n: int) -> ClosedFormSequence:
 
 
 def torus(n: int) -> ClosedFormSequence:
-    """Torus: the most square a*b grid with wrap-around, weights 1/5; a ring where n is prime.
+    """Torus: the most square a*b grid with wrap-around, weights 1/5; a slow ring where n is prime.
 
     a is the largest divisor of n up to its square root. Neighbours that coincide count once and
-    the self weight takes the rest, so a prime n gives a ring with weights 1/5.
+    the self weight takes the rest, so a prime n (and n = 4) gives a ring with weights 1/5, which
+    mixes more slowly than `ring` with its 1/3: the topology's `note` says so.
 
     Period 1, degree up to 4. Consensus rate 1 - O(1/n) on a square.
 
@@ -70,7 +71,10 @@ def torus(n: int) -> ClosedFormSequence:
         return np.concatenate([beside, below], axis=1)
 
     weights = (Fraction(1, 5),) * (len(across) + len(down))
-    return static("torus", n, [Segment(0, n, weights, senders)])
+    sequence = static("torus", n, [Segment(0, n, weights, senders)])
+    if 0 < len(weights) <= 2:
+        sequence.note = f"on {n} nodes the torus is a ring with weights 1/5, slower than `ring`"
+    return sequence
 
 
 def _most_square(n: int) -> int:
