@@ -1,7 +1,7 @@
 """The paper's Alg. 1-3 line by line, with sets and loops: slow, and independent of the library.
 
 Rounds are dictionaries {(i, j): (weight, line)} with i < j. Nodes are any list of labels. "Select
-isolated nodes" takes the first ones.
+isolated nodes" takes the first ones, or the last ones as the published program does.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def hyper_hypercube(nodes: list[int], k: int, line: str) -> list[Edges]:
     return rounds
 
 
-def simple_base(nodes: list[int], k: int) -> list[Edges]:
+def simple_base(nodes: list[int], k: int, selected: str = "first") -> list[Edges]:
     n, base = len(nodes), k + 1
     if is_smooth(n, base):
         return hyper_hypercube(nodes, k, "Alg. 1 line 9")
@@ -86,7 +86,8 @@ def simple_base(nodes: list[int], k: int) -> list[Edges]:
                 )
                 for v in big[index]:
                     for block in small[target]:
-                        u = next(w for w in block if w not in busy)
+                        order = block if selected == "first" else block[::-1]
+                        u = next(w for w in order if w not in busy)
                         busy.add(u)
                         edges[tuple(sorted((u, v)))] = (weight, "Alg. 2 line 15")
             elif m == m1 + part and part != parts:
@@ -106,16 +107,16 @@ def simple_base(nodes: list[int], k: int) -> list[Edges]:
     return rounds
 
 
-def base(nodes: list[int], k: int) -> list[Edges]:
+def base(nodes: list[int], k: int, selected: str = "first") -> list[Edges]:
     n = len(nodes)
     p = max(d for d in range(1, n + 1) if n % d == 0 and is_smooth(d, k + 1))
     q = n // p
-    plain = simple_base(nodes, k)
+    plain = simple_base(nodes, k, selected)
     if p == 1 or q == 1:
         return plain
     groups = [nodes[c * q : (c + 1) * q] for c in range(p)]
     rounds: list[Edges] = []
-    for simultaneous in zip(*(simple_base(v, k) for v in groups), strict=True):
+    for simultaneous in zip(*(simple_base(v, k, selected) for v in groups), strict=True):
         rounds.append({pair: edge for edges in simultaneous for pair, edge in edges.items()})
     across = [hyper_hypercube([v[c] for v in groups], k, "Alg. 3 line 10") for c in range(q)]
     for simultaneous in zip(*across, strict=True):

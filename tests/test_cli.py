@@ -46,6 +46,18 @@ def test_topology_json_is_the_sequence():
         assert bg.Round.from_edges(7, {(i, j): Fraction(w) for i, j, w, _ in edges}) == r
 
 
+def test_topology_json_of_the_paper_s_own_graph():
+    told = json.loads(ok("topology", "base:k=1,isolated=last", "-n", 5, "--json"))
+    assert told["spec"] == "base:k=1,isolated=last"
+    assert [edge[:3] for edge in told["rounds"][2]] == [[0, 1, "1/2"], [3, 4, "4/5"]]
+
+
+def test_topology_says_where_a_torus_is_a_slow_ring():
+    assert "note: on 7 nodes the torus is a ring" in ok("topology", "torus", "-n", 7)
+    assert "a ring" in json.loads(ok("topology", "torus", "-n", 7, "--json"))["note"]
+    assert "note:" not in ok("topology", "torus", "-n", 9)
+
+
 def test_topology_shows_properties_and_what_they_mean():
     text = ok("topology", "base", "-n", 25)
     assert "properties (exact to rounding)" in text
@@ -153,6 +165,7 @@ def test_lengths(tmp_path):
         (["topology", "base", "-n", "-4"], "--nodes='-4': must be an integer ≥ 1"),
         (["topology", "base", "-n", "2.5"], "--nodes='2.5': must be an integer ≥ 1"),
         (["topology", "base"], "--nodes is missing: it must be an integer ≥ 1"),
+        (["lengths", "-n", str(2**63)], f"--nodes={2**63}: must be an integer ≥ 1 and below"),
         (["topology", "base", "-n", "6", "-k", "0"], "--degree='0': must be an integer ≥ 1"),
         (["topology", "base", "-n", "6", "-k", "1.0"], "--degree='1.0': must be an integer"),
         (

@@ -60,6 +60,7 @@ def test_consensus_command(tmp_path):
         (["--topologies", "base:k=0"], "k=0: must be an integer ≥ 1"),
         (["--steps", "-1"], "--steps='-1': must be an integer ≥ 0"),
         (["--nodes", "0"], "--nodes='0': must be integers ≥ 1"),
+        (["--nodes", str(2**61), "--topologies", "ring"], f"--nodes={2**61}: the nodes' values"),
         (["--seed", "-1"], "--seed='-1': must be integers ≥ 0"),
         (["--csv", "no/c.csv"], "the folder 'no' does not exist"),
         (["--plot", "c.jpeg"], "--plot='c.jpeg': must end in .png"),
@@ -155,10 +156,37 @@ def test_comparison_table_measures():
 def test_convergence_table_is_the_formula():
     rows = {row["topology"]: row for row in convergence(16, epsilon=0.01, sigma=2, zeta=3)}
     noise = 4 / (16 * 1e-4)
-    assert rows["ring"]["rounds"] == pytest.approx(noise + (3 * 256 + 2 * 16) / 1e-3 + 256 / 0.01)
-    assert rows["base:k=3"]["rounds"] == pytest.approx(
-        noise + (3 * 2 + 2 * 2**0.5) / 1e-3 + 2 / 0.01
-    )
+
+    def rounds(a):
+        return noise + (3 * a + 2 * a**0.5) / 1e-3 + a / 0.01
+
+    for spec, order in (("ring", 256), ("base:k=3", 2)):
+        row = rows[spec]
+        assert row["A, constants dropped"] == pytest.approx(order)
+        assert row["rounds, constants dropped"] == pytest.approx(rounds(order))
+        assert row["τ/p"] == bg.consensus_delay(bg.topology(spec, n=16))
+        assert row["rounds with τ/p"] == pytest.approx(rounds(row["τ/p"]))
+        terms = row["noise term"] + row["heterogeneity term"] + row["last term"]
+        assert row["rounds with τ/p"] == pytest.approx(terms)
+
+
+def test_measured_delays_order_the_topologies():
+    measured = {row["topology"]: row["τ/p"] for row in comparison(25, parameters=1)}
+    known = {
+        "exponential": 1.35,
+        "base:k=4": 2,
+        "torus": 2.1,
+        "one-peer-exponential": 5.2,
+        "base:k=1": 9,
+        "ring": 24,
+    }
+    for spec, delay in known.items():
+        assert measured[spec] == pytest.approx(delay, rel=0.01)
+    by_rounds = {row["topology"]: row for row in convergence(25, epsilon=0.01, sigma=1, zeta=1)}
+    rounds = [by_rounds[spec]["rounds with τ/p"] for spec in known]
+    assert rounds == sorted(rounds)
+    # The paper states no rate of one-peer-exponential but for powers of two.
+    assert by_rounds["one-peer-exponential"]["rounds, constants dropped"] is None
 
 
 @pytest.mark.parametrize(
@@ -171,6 +199,7 @@ def test_convergence_table_is_the_formula():
         (["--parameters", "1" + "0" * 40], "--parameters="),
         (["--zeta", "much"], "--zeta='much': must be a number"),
         (["--nodes", "1"], "--nodes='1': must be an integer ≥ 2"),
+        (["--nodes", str(2**64 - 1)], f"--nodes={2**64 - 1}: must be an integer ≥ 1 and below"),
         (["--parameters", "0"], "--parameters='0': must be an integer ≥ 1"),
     ],
 )
@@ -178,6 +207,7 @@ def test_table_mistakes(arguments, complaint, tmp_path):
     done = run("reproduce", "table", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert complaint in done.stderr
+    assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -185,6 +215,7 @@ def test_reproduce_table_prints_and_writes(tmp_path):
     text = ok("reproduce", "table", "--out", tmp_path / "t")
     assert "yes, proved" in text
     assert "None of these is a verdict" in text
+    assert "constants dropped say how rounds grow with n" in text
     assert {p.name for p in (tmp_path / "t").iterdir()} == {
         "comparison.csv",
         "convergence.csv",

@@ -6,7 +6,8 @@ import torch
 
 import basegraph as bg
 from basegraph.mixing.plan import plan
-from basegraph.mixing.stacked import StackedMixer, average, few_neighbours
+from basegraph.mixing.stacked import StackedMixer, average, dense, few_neighbours
+from basegraph.mixing.tables import RoundTables
 
 CPU = torch.device("cpu")
 
@@ -32,19 +33,47 @@ def test_many_nodes_mix_by_gathering(spec):
         assert np.allclose(mixer.round(step)(x).numpy(), expected, atol=1e-13)
 
 
-def test_forms_agree():
-    r = bg.topology("base:k=4", n=25)[1]
-    peers, weights, own = (torch.tensor(part) for part in plan(r))
-    x = torch.randn(25, 5, dtype=torch.float64)
-    gathered = few_neighbours(peers, weights, own[:, None])(x)
-    assert torch.allclose(gathered, torch.as_tensor(r.matrix().toarray()) @ x)
+def forms(t, dtype):
+    """Every way to mix by the first round of a topology."""
+    peers, weights = (torch.tensor(part) for part in plan(t[0]))
+    found = {
+        "gathered": few_neighbours(peers, weights.to(dtype)),
+        "dense": dense(torch.tensor(t[0].matrix().toarray(), dtype=dtype)),
+    }
+    for gathers in (True, False):
+        tables = RoundTables([t])
+        tables.gathers = gathers
+        now = {name: table[0] for name, table in tables.of([[0]]).items()}
+        now = {name: v.to(dtype) if v.is_floating_point() else v for name, v in now.items()}
+        found[f"table, {'gathered' if gathers else 'dense'}"] = tables.mix(now)
+    return found
+
+
+FORMS = ["gathered", "dense", "table, gathered", "table, dense"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("spec", ["ring", "exponential", "base:k=4"])
+def test_forms_agree(spec, form):
+    t = bg.topology(spec, n=25)
+    x = torch.randn(25, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    expected = torch.as_tensor(t[0].matrix().toarray()) @ x
+    # The tables hold float32 weights.
+    assert torch.allclose(forms(t, torch.float64)[form](x), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("spec", ["ring", "torus", "exponential", "base:k=4"])
+def test_nodes_that_agree_stay_where_they_are(spec, form):
+    """Bit for bit, although the weights in float32 do not sum to one."""
+    x = torch.randn(1, 1000, generator=torch.Generator().manual_seed(0)).expand(25, -1).contiguous()
+    assert torch.equal(forms(bg.topology(spec, n=25), torch.float32)[form](x), x)
 
 
 def test_plan_pads_with_the_node_itself():
-    peers, weights, own = plan(bg.topology("base", n=5)[0])
+    peers, weights = plan(bg.topology("base", n=5)[0])
     assert peers[4].tolist() == [4]
     assert weights[4].tolist() == [0.0]
-    assert own[4] == 1.0
 
 
 def test_average():

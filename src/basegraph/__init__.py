@@ -14,6 +14,7 @@ from basegraph.topology.interchange import from_networkx
 from basegraph.topology.origin import Origin
 from basegraph.topology.properties import (
     bytes_per_round,
+    consensus_delay,
     consensus_rate,
     shortest_possible,
     theorem_1_length,
@@ -56,6 +57,7 @@ __all__ = [
     "Sequence",
     "Topology",
     "bytes_per_round",
+    "consensus_delay",
     "consensus_error",
     "consensus_rate",
     "diagnose",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from basegraph.errors import InvalidArgument
+from basegraph.topology.closed_form import refuse_beyond_memory
 from basegraph.topology.integers import at_least
 from basegraph.topology.round import FloatArray
 from basegraph.topology.sequence import Topology
@@ -82,6 +83,8 @@ def disagreement(x: NDArray[Any]) -> float:
 def gaussian_start(n: int, seed: int, d: int | None = None) -> FloatArray:
     """Independent standard Gaussians, (n,) or (n, d): the paper's start, fixed by the seed."""
     draws = np.random.Generator(np.random.Philox(key=at_least(0, below=2**64, seed=seed)))
+    size = 8 * n * (d or 1)
+    refuse_beyond_memory(n, size, f"the nodes' values take {size} bytes")
     return draws.standard_normal(n if d is None else (n, d))
 
 

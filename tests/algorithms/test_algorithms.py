@@ -5,6 +5,8 @@ Node i has f_i(x) = |A_i (x - b_i)|² / 2; the minimiser of their mean is known.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -150,7 +152,8 @@ def test_nodes_agree_after_a_period_without_gradients(name, n):
     if name == "allreduce-sgd":  # averages gradients: without any, nothing moves
         assert np.array_equal(found, x0)
     else:
-        assert np.abs(found - x0.mean(axis=0)).max() < 1e-13
+        factor = 2 if name == "d2-published" else 1  # it begins by doubling x
+        assert np.abs(found - factor * x0.mean(axis=0)).max() < 1e-13
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -161,6 +164,31 @@ def test_learning_rates_may_change_and_be_zero(name):
     for step, lr in enumerate([0.1, 0.0, 0.05, 0.0]):
         x, state = method.step(x, np.ones_like(x), state, lr, mix(step))
     assert np.isfinite(x).all()
+
+
+def test_d2_published_is_the_published_program():
+    """Its statements, on torch tensors that share memory as they do there."""
+    draws = torch.Generator().manual_seed(0)
+    p, old_p, old_grad = torch.randn(5, D, generator=draws), torch.zeros(5, D), torch.zeros(5, D)
+    w = torch.tensor(bg.topology("ring", n=5)[0].matrix().toarray(), dtype=torch.float32)
+    method = algorithm("d2-published")
+    x, state = p.clone(), method.init(p)
+    for lr in (0.1, 0.1, 0.05):
+        grad = torch.randn(5, D, generator=draws)
+        p.data = 2 * p - old_p - lr * grad - old_grad
+        old_p.data = p.data
+        old_grad.data = lr * grad
+        p.data.copy_(w @ p.data)
+        x, state = method.step(x, grad, state, lr, lambda v: w @ v)
+        assert torch.allclose(x, p, atol=1e-5, rtol=0)
+
+
+def test_d2_published_does_not_double_trained_models():
+    method = algorithm("d2-published")
+    x = np.ones((1, 1))
+    fresh, _ = method.step(x, 0 * x, method.state(x, 0), 0.1, lambda v: v)
+    again, _ = method.step(x, 0 * x, method.state(x, 7), 0.1, lambda v: v)
+    assert (fresh.item(), again.item()) == (2, 1)
 
 
 def test_d2_takes_every_gradient_with_its_own_step_size():
@@ -213,6 +241,20 @@ def test_push_sum_corrects_a_merely_column_stochastic_round():
     for _ in range(60):
         x, state = method.step(x, 0 * x, state, 0.1, lambda v: push @ v)
     assert np.allclose(method.gradient_point(x, state), 2.0)
+
+
+def test_push_sum_is_dsgd_on_every_round_that_can_be_built():
+    """Rows of a round sum to one by construction, even where its columns do not."""
+    lopsided = bg.Round.from_arcs(3, {(0, 1): Fraction(1, 4), (1, 2): Fraction(1, 2)})
+    rounds = [lopsided, *(bg.topology(name, n=6)[0] for name in ("exponential", "base"))]
+    for r in rounds:
+        matrix = r.matrix().toarray()
+        problem = Quadratics(r.n)
+        push, plain = (
+            run(algorithm(name), problem, lambda step, w=matrix: lambda v: w @ v, 20)
+            for name in ("sgp", "dsgd")
+        )
+        assert np.allclose(push, plain, rtol=1e-12)
 
 
 def test_damped():

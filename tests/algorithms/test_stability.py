@@ -59,9 +59,32 @@ def test_static_symmetric_methods_are_stable_on_static_symmetric_graphs():
         require_stable(algorithm(name), bg.topology("ring", n=25))
 
 
-def test_refusal_names_the_choices():
-    with pytest.raises(Unstable, match=r"d2 is unstable on base:k=1 with n=25.*10\.2.*damping"):
-        require_stable(algorithm("d2"), bg.topology("base", n=25))
+@pytest.mark.parametrize(
+    ("spec", "damping"),
+    [("base", "0.1"), ("base:k=2", "0.2"), ("exponential", None), ("one-peer-exponential", None)],
+)
+def test_refusal_names_stable_choices_only(spec, damping):
+    t = bg.topology(spec, n=25)
+    with pytest.raises(Unstable) as refusal:
+        require_stable(algorithm("d2"), t)
+    told = str(refusal.value)
+    assert told.startswith(f"d2 is unstable on {t.spec} with n=25: ")
+    assert "--" not in told  # arguments of functions, no flags
+    choices = told.partition("Stable choices: ")[2].partition(". ")[0].split(", ")
+    assert ("damping" in told) == (damping is not None)
+    for choice in choices:
+        name, _, option = choice.partition(" with damping=")
+        assert stability(
+            algorithm(name, **({"damping": float(option)} if option else {})), t
+        ).stable
+    assert [choice for choice in choices if "damping" in choice] == (
+        [f"d2 with damping={damping}"] if damping else []
+    )
+
+
+def test_no_damping_may_be_stable():
+    with pytest.raises(Unstable, match=r"for any damping ≥ 0\.01\. Stable choices: gradient-track"):
+        largest_stable_damping(bg.topology("exponential", n=25))
 
 
 def test_damping_is_the_largest_stable_one():

@@ -29,6 +29,14 @@ def test_torus_is_the_most_square_grid(n, a, b):
         assert r.neighbors(row * b + column) == dict.fromkeys(expected, F(1, 5))
 
 
+def test_torus_says_where_it_is_slower_than_a_ring():
+    for n in range(2, 30):
+        torus, ring = bg.topology("torus", n=n), bg.topology("ring", n=n)
+        slower = bg.consensus_rate(torus) > bg.consensus_rate(ring)
+        assert ("slower than `ring`" in torus.note) == slower, n
+        assert ring.note == ""
+
+
 @pytest.mark.parametrize(("n", "degree"), [(1, 0), (2, 1), (3, 2), (8, 3), (9, 4), (25, 5)])
 def test_exponential(n, degree):
     t = bg.topology("exponential", n=n)

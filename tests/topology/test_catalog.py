@@ -51,6 +51,7 @@ def test_a_spec_and_keywords_are_the_same():
         ("base:k=two", "k='two': must be an integer ≥ 1"),
         ("base:k=", "k='': must be an integer ≥ 1"),
         ("base:redundant=1", "redundant=1: must be True or False"),
+        ("base:isolated=middle", "isolated='middle': must be one of first, last"),
         ("ring:k=1", "option of ring='k': not known. Known: none"),
     ],
 )
@@ -69,6 +70,25 @@ def test_rounds_too_large_for_any_machine_are_refused():
         bg.InvalidArgument, match="n=1000000: a round of complete has 999999000000 arcs"
     ):
         bg.topology("complete", n=10**6).round(0)
+
+
+@pytest.mark.parametrize("name", ["complete", "base"])
+def test_nothing_is_made_before_it_is_refused(name):
+    """What would fill the memory of any machine ends at once, naming the n that was asked for."""
+    n = 10**15
+    with pytest.raises(bg.InvalidArgument, match=f"n={n}: .*more than this machine's memory"):
+        bg.topology(name, n=n).round(0)
+
+
+def test_torus_of_a_large_prime_is_found_at_once():
+    n = 10**12 + 39
+    assert bg.topology("torus", n=n).neighbors(0, 0).keys() == {1, n - 1}
+    assert bg.topology("torus", n=10**12).neighbors(0, 0).keys() == {
+        1,
+        10**6 - 1,
+        10**6,
+        10**12 - 10**6,
+    }
 
 
 def test_parse_spec():

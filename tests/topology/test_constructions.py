@@ -24,11 +24,12 @@ def edges_of(r):
 
 @pytest.mark.parametrize("k", range(1, 8))
 @pytest.mark.parametrize("name", ["simple-base", "base"])
-def test_follows_the_pseudo_code_edge_for_edge(name, k):
+@pytest.mark.parametrize("isolated", ["first", "last"])
+def test_follows_the_pseudo_code_edge_for_edge(name, k, isolated):
     literal = {"simple-base": reference.simple_base, "base": reference.base}[name]
     for n in [*range(1, 66), 80, 81, 82, 100, 124, 125, 126, 127, 128, 129]:
-        t = bg.topology(name, n=n, k=k)
-        assert [edges_of(r) for r in t] == literal(list(range(n)), k), (n, k)
+        t = bg.topology(name, n=n, k=k, isolated=isolated)
+        assert [edges_of(r) for r in t] == literal(list(range(n)), k, isolated), (n, k)
 
 
 @pytest.mark.parametrize("k", range(1, 8))
@@ -64,6 +65,52 @@ def test_golden_six_nodes():
     # The paper's nodes 3 and 4, which agree after the third round, are 0 and 1 here.
     assert {p for p, (_, line) in edges_of(simple[2]).items() if "15" in line} == {(0, 4), (1, 5)}
     assert simple[3].neighbors(0) == {1: F(1, 2)}
+
+
+def test_golden_five_and_six_nodes_of_the_paper():
+    """Its figures, nodes counted from 1 as there."""
+
+    def of_the_paper(name, n):
+        t = bg.topology(f"{name}:k=1,isolated=last", n=n)
+        return [{(i + 1, j + 1): w for (i, j), (w, _) in edges_of(r).items()} for r in t]
+
+    half, two_thirds = F(1, 2), F(2, 3)
+    inside = [{(1, 2): half, (3, 4): half}, {(1, 3): half, (2, 4): half}]
+    five = [*inside, {(4, 5): F(4, 5), (1, 2): half}, *inside]
+    assert of_the_paper("simple-base", 5) == of_the_paper("base", 5) == five
+    simple = [{**edges, (5, 6): half} for edges in inside]
+    bridge = {(4, 5): two_thirds, (3, 6): two_thirds, (1, 2): half}
+    assert of_the_paper("simple-base", 6) == [*simple, bridge, *simple]
+    pairs = {(1, 2): half, (4, 5): half}
+    assert of_the_paper("base", 6) == [
+        pairs,
+        {(2, 3): two_thirds, (5, 6): two_thirds},
+        pairs,
+        {(1, 4): half, (2, 5): half, (3, 6): half},
+    ]
+
+
+def test_the_paper_s_choice_of_isolated_nodes_is_another_graph():
+    ours, published = (bg.topology(f"base:isolated={which}", n=25) for which in ("first", "last"))
+    assert ours.spec == "base:k=1"
+    assert published.spec == "base:k=1,isolated=last"
+    assert bg.training_disagreement(ours, 0.05) == pytest.approx(0.2121, abs=5e-5)
+    assert bg.training_disagreement(published, 0.05) == pytest.approx(0.2194, abs=5e-5)
+    for n in (5, 25):  # also smooth n: nothing is isolated there
+        assert bg.topology(published.spec, n=n).period == bg.topology("base", n=n).period
+    assert list(bg.topology("base:isolated=last", n=16)) == list(bg.topology("base", n=16))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
+def test_proved_with_the_paper_s_choice(k):
+    for name in ("simple-base", "base"):
+        for n in range(1, 101):
+            t = bg.topology(name, n=n, k=k, isolated="last")
+            assert bg.verify(t).max_degree == t.max_degree <= k
+            if n in (25, 61, 100):
+                assert_nodes_agree_with_rounds(t, t.period)
+                lean = bg.topology(name, n=n, k=k, isolated="last", redundant=False)
+                assert bg.verify(lean).period == t.period
 
 
 def test_golden_seven_nodes_two_neighbours():

@@ -39,12 +39,21 @@ class Aliased(NamedTuple):
 def d2_published() -> Method:
     """What published code behind the paper's D² curves computes: x⁺ = mix(x - ηg - η₋g₋).
 
-    This is not D²: a sign is wrong and x₋, an alias of x, cancels. It is here so that the paper's
-    figure can be reproduced under an honest name.
+    This is not D². In x⁺ = mix(2x - x₋ - ηg - η₋g₋) a sign is wrong, and x₋ is kept as an alias of
+    the parameters, so that it cancels; but it starts as zeros, so the first step is
+    mix(2x⁰ - ηg⁰): training begins by doubling the initial parameters. It is here so that the
+    paper's figure can be reproduced under an honest name. A run that begins again from trained
+    models, after a fault, does not double them.
     """
 
     def step(x: Array, grad: Array, state: Aliased, lr: float, mix: Mix) -> tuple[Array, Aliased]:
         descent = lr * grad
         return mix(x - descent - state.descent), Aliased(descent)
 
-    return Method("d2-published", lambda x: Aliased(0 * x), step, ends_with_mix=True)
+    return Method(
+        "d2-published",
+        lambda x: Aliased(-1 * x),  # makes x⁰ - ηg⁰ into 2x⁰ - ηg⁰
+        step,
+        restart=lambda x: Aliased(0 * x),
+        ends_with_mix=True,
+    )

@@ -21,6 +21,6 @@ def exact_diffusion() -> Method:
 
     def step(x: Array, grad: Array, state: Adapted, lr: float, mix: Mix) -> tuple[Array, Adapted]:
         adapted = x - lr * grad
-        return damped(mix, 0.5)(adapted + x - state.adapted), Adapted(adapted)
+        return damped(mix, 0.5)(x + (adapted - state.adapted)), Adapted(adapted)
 
     return Method("exact-diffusion", Adapted, step)

@@ -47,6 +47,12 @@ class Method:
     """Whether x⁺ is what `mix` returns, and nothing else depends on it."""
     linear: bool = True
     """Whether a step without gradients is linear in (x, state), which stability is about."""
+    restart: Init | None = None
+    """The state of a run that begins again from trained models, where that is not `init`."""
+
+    def state(self, x: Array, step: int) -> State:
+        """A fresh state for a run that begins at x, after so many steps made before."""
+        return (self.restart or self.init)(x) if step else self.init(x)
 
 
 def damped(mix: Mix, share: float) -> Mix:

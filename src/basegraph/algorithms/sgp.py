@@ -16,7 +16,8 @@ class PushSum(NamedTuple):
 def sgp() -> Method:
     """Stochastic gradient push: gradients at z = x/w; x ← P(x - ηg); w ← Pw, w⁰ = 1.
 
-    Needs only a column-stochastic P. On doubly stochastic rounds w stays 1 and this is DSGD.
+    Needs only a column-stochastic P. The rows of every round of this library sum to one, so w stays
+    1 and this is `dsgd`, number for number: rounds whose columns alone sum to one cannot be built.
     """
 
     def step(x: Array, grad: Array, state: PushSum, lr: float, mix: Mix) -> tuple[Array, PushSum]:

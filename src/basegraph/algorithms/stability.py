@@ -79,9 +79,8 @@ def require_stable(method: Method, topology: Topology, local_steps: int = 1) -> 
     if not found.stable:
         raise Unstable(
             f"{method.name} is unstable on {topology.spec} with n={topology.n}: without any "
-            f"gradient, {found.steps} steps multiply disagreement by {found.radius:.3g}. Stable "
-            f"choices: gradient-tracking, qg-dsgdm, or d2 with damping. --allow-unstable true goes "
-            f"on regardless"
+            f"gradient, {found.steps} steps multiply disagreement by {found.radius:.3g}. "
+            f"{_stable_choices(topology, local_steps)}allow_unstable=True goes on regardless"
         )
 
 
@@ -92,12 +91,33 @@ def largest_stable_damping(topology: Topology, local_steps: int = 1) -> float:
     >>> largest_stable_damping(topology("ring", n=9))
     1.0
     """
-    from basegraph.algorithms.d2 import d2
+    for share in (percent / 100 for percent in range(100, 0, -1)):
+        if _is_stable("d2", topology, local_steps, damping=share):
+            return share
+    raise Unstable(
+        f"d2 is unstable on {topology.spec} with n={topology.n} for any damping ≥ 0.01. "
+        f"{_stable_choices(topology, local_steps)}".rstrip()
+    )
 
-    for percent in range(100, 0, -1):
-        if stability(d2(damping=percent / 100), topology, local_steps).stable:
-            return percent / 100
-    raise Unstable(f"d2 is unstable on {topology.spec} with n={topology.n} for any damping ≥ 0.01")
+
+def _stable_choices(topology: Topology, local_steps: int) -> str:
+    """What is stable here of the methods for heterogeneous data, as a sentence; or nothing."""
+    choices = [
+        name
+        for name in ("gradient-tracking", "qg-dsgdm")
+        if _is_stable(name, topology, local_steps)
+    ]
+    for share in (0.5, 0.2, 0.1, 0.05, 0.02, 0.01):
+        if _is_stable("d2", topology, local_steps, damping=share):
+            choices.append(f"d2 with damping={share}")
+            break
+    return f"Stable choices: {', '.join(choices)}. " if choices else ""
+
+
+def _is_stable(name: str, topology: Topology, local_steps: int, **options: object) -> bool:
+    from basegraph.algorithms.catalog import algorithm
+
+    return stability(algorithm(name, **options), topology, local_steps).stable
 
 
 def communicates(step: int, local_steps: int) -> bool:

@@ -221,7 +221,9 @@ def comparison_table(
     if n > EXACT_NODES:
         print("D and noise are Monte-Carlo estimates here.")
     print()
-    _print(rates, f"order of rounds DSGD needs, in units of L·F0: n={n}, {_said(constants)}")
+    title = f"rounds DSGD needs, in units of L·F0: n={n}, {_said(constants)}"
+    _print(rates, title, missing="–")
+    print(table_experiment.CAUTION)
     print(f"\nwritten to {folder.path}")
 
 
@@ -234,15 +236,15 @@ def _displays() -> Iterator[Callable[[list[str]], Any]]:
         yield lambda names: stack.enter_context(SweepDisplay(names)).progress()
 
 
-def _print(rows: list[dict[str, Any]], title: str) -> None:
+def _print(rows: list[dict[str, Any]], title: str, missing: str = "never") -> None:
     hidden = {"mean bytes per round"}
     columns = [column for column in rows[0] if column not in hidden]
-    table(columns, [[_short(row[c]) for c in columns] for row in rows], title=title)
+    table(columns, [[_short(row[c], missing) for c in columns] for row in rows], title=title)
 
 
-def _short(value: object) -> str:
+def _short(value: object, missing: str) -> str:
     if value is None:
-        return "never"
+        return missing
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

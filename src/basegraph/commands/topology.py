@@ -93,8 +93,7 @@ def topology(
         rows = [(step, j, w) for step, weights in heard for j, w in weights.items()]
         table(["step", "hears node", "weight"], rows, title=f"{built!r}: node {one}")
     else:
-        rows_by_round = [row for step in range(count) for row in _rows(step, built)]
-        table(["round", "added by", "weight", "edges", "which"], rows_by_round, title=repr(built))
+        _print_rounds(built, count)
         if found is not None:
             _print_properties(found)
         elif isinstance(built, Sequence) and properties is None:
@@ -131,6 +130,7 @@ def describe(built: Topology, count: int) -> dict[str, Any]:
         "period": built.period,
         "max_degree": built.max_degree,
         "symmetric": built.symmetric,
+        "note": built.note,
         "edge_fields": [*ends, "weight", "added_by"],
         "rounds": [
             [[i, j, str(w), o.label] for i, j, w, o in edges(built.round(step), built.symmetric)]
@@ -154,6 +154,13 @@ def as_dict(found: Diagnostics | None) -> dict[str, Any]:
             "caution": NO_VERDICT,
         }
     }
+
+
+def _print_rounds(built: Topology, count: int) -> None:
+    rows = [row for step in range(count) for row in _rows(step, built)]
+    table(["round", "added by", "weight", "edges", "which"], rows, title=repr(built))
+    if built.note:
+        print(f"\nnote: {built.note}")
 
 
 def _print_properties(found: Diagnostics) -> None:

@@ -8,7 +8,7 @@ from basegraph.topology.catalog import topology
 DRAWINGS = [
     *[("hyper-hypercube:k=2", n) for n in (4, 6, 12)],
     *[
-        (f"{name}:k={k}", n)
+        (f"{name}:k={k},isolated=last", n)
         for name in ("simple-base", "base")
         for k in (1, 2)
         for n in range(3, 11)
@@ -16,12 +16,13 @@ DRAWINGS = [
     *[("one-peer-hypercube", n) for n in (4, 8)],
     *[("one-peer-exponential", n) for n in (4, 5, 6, 7, 8)],
 ]
-"""(spec, n) of every drawing in the paper."""
+"""(spec, n) of every drawing in the paper, which selects the last isolated nodes."""
 
 
 def file_name(spec: str, n: int, suffix: str) -> str:
     """Such as base-k1-n6.svg."""
-    return f"{spec.replace(':', '-').replace('=', '')}-n{n}.{suffix}"
+    shown = spec.removesuffix(",isolated=last").replace(":", "-").replace("=", "")
+    return f"{shown}-n{n}.{suffix}"
 
 
 OUTPUTS = [file_name(spec, n, suffix) for spec, n in DRAWINGS for suffix in ("png", "svg")]

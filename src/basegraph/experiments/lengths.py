@@ -5,6 +5,7 @@ from __future__ import annotations
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.store import ResultFolder
 from basegraph.topology.catalog import TOPOLOGIES
+from basegraph.topology.integers import node_count
 from basegraph.topology.properties import shortest_possible, theorem_1_length
 
 OUTPUTS = ["lengths.csv", "lengths.png", "lengths.svg"]
@@ -12,7 +13,7 @@ OUTPUTS = ["lengths.csv", "lengths.png", "lengths.svg"]
 
 def measure(names: list[str], n: int, k: int) -> dict[str, int | None]:
     """The lengths of the named topologies at (n, k); None where one is not defined."""
-    row: dict[str, int | None] = {"k": k, "n": n}
+    row: dict[str, int | None] = {"k": k, "n": node_count(n)}
     for name in names:
         try:
             row[name] = TOPOLOGIES[name](n, k=k).period

@@ -10,14 +10,13 @@ from basegraph.topology.round import FloatArray, IntArray, Round
 
 
 class Plan(NamedTuple):
-    """Whom every node hears: (n, k) peers and weights, (n,) self weights.
+    """Whom every node hears: (n, k) peers and weights; the self weight is what remains to 1.
 
     A node that hears fewer than k others hears itself with weight zero for the rest.
     """
 
     peers: IntArray
     weights: FloatArray
-    own: FloatArray
 
 
 def plan(r: Round) -> Plan:
@@ -29,4 +28,4 @@ def plan(r: Round) -> Plan:
     weights = np.zeros((r.n, width))
     peers[r.receivers, slot] = r.senders
     weights[r.receivers, slot] = r.weights
-    return Plan(peers, weights, r.self_weights)
+    return Plan(peers, weights)

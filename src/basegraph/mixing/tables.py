@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from basegraph.mixing.plan import plan
-from basegraph.mixing.stacked import DENSE, few_neighbours, one_neighbour
+from basegraph.mixing.stacked import few_neighbours, gathers_on_gpu, one_neighbour
 from basegraph.topology.round import FloatArray, IntArray, Round
 from basegraph.topology.sequence import Topology
 
@@ -28,7 +28,7 @@ class RoundTables:
         self.topologies = topologies
         self.n = topologies[0].n
         self.width = max(1, *(t.max_degree for t in topologies))
-        self.gathers = self.width <= FEW or (self.n > DENSE and 8 * self.width <= self.n)
+        self.gathers = self.width <= FEW or gathers_on_gpu(self.n, self.width)
         self._known: dict[tuple[int, int | None], tuple[IntArray, FloatArray]] = {}
 
     def of(self, numbers: list[list[int | None]]) -> dict[str, Tensor]:
@@ -50,13 +50,17 @@ class RoundTables:
     def mix(self, now: dict[str, Tensor]) -> Callable[[Tensor], Tensor]:
         """The mix that one entry of the tables stands for."""
         if not self.gathers:
-            return lambda x_nd: torch.bmm(
-                now["matrices"], x_nd.view(-1, self.n, x_nd.shape[1])
-            ).flatten(0, 1)
+            return lambda x_nd: self._dense(now["matrices"], x_nd)
         peers, weights = now["peers"], now["weights"]
         if self.width == 1:
             return one_neighbour(peers[:, 0], weights)
-        return few_neighbours(peers, weights, 1 - weights.sum(dim=1, keepdim=True))
+        return few_neighbours(peers, weights)
+
+    def _dense(self, w_rnn: Tensor, x_nd: Tensor) -> Tensor:
+        """As `stacked.dense`, for several runs beside each other."""
+        x_rnd = x_nd.view(-1, self.n, x_nd.shape[1])
+        first_r1d = x_rnd[:, :1]
+        return (first_r1d + torch.bmm(w_rnn, x_rnd - first_r1d)).flatten(0, 1)
 
     def _entry(self, replica: int, number: int | None) -> tuple[IntArray, FloatArray]:
         key = replica, number

@@ -136,7 +136,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         x_d = self._node.x_d
         moves_elsewhere = self.method.gradient_point is not where_it_stands
         self._x = copy_of(x_d) if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
-        self._state = self.method.init(x_d)
+        self._state = self.method.state(x_d, self.gossip_step)
         self._state = type(self._state)(*(copy_of(part) for part in self._state))
         self._split = SplitStep(self.method)
         self._show_state()

@@ -55,7 +55,9 @@ class _ClosedForm(Topology):
 
     def _round(self, phase: int) -> Round:
         segments = self.segments(phase)
-        _refuse_what_cannot_fit(self, sum((s.stop - s.start) * len(s.weights) for s in segments))
+        arcs = sum((s.stop - s.start) * len(s.weights) for s in segments)
+        # A round takes 33 bytes an arc, and as much again while it is made.
+        refuse_beyond_memory(self.n, 66 * arcs, f"a round of {self.spec} has {arcs} arcs")
         parts = [_arcs(segment) for segment in segments]
         if not parts:
             return identity(self.n)
@@ -128,17 +130,19 @@ def others(own: IntArray, size: int) -> IntArray:
     return number + (number >= own[:, None])
 
 
-def _refuse_what_cannot_fit(topology: Topology, arcs: int) -> None:
-    """Before allocating: a round takes 33 bytes an arc, and as much again while it is made."""
+def refuse_beyond_memory(n: int, size: int, what: str) -> None:
+    """Refuse n before allocating `size` bytes for `what`, if no memory of this machine holds them.
+
+    >>> refuse_beyond_memory(2**61, 2**64, "a vector has 2**61 numbers")
+    Traceback (most recent call last):
+        ...
+    basegraph.errors.InvalidArgument: n=...: a vector has 2**61 numbers, more than ...
+    """
     if not hasattr(os, "sysconf"):
         return
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if 66 * arcs > memory:
-        raise InvalidArgument(
-            "n",
-            topology.n,
-            f"a round of {topology.spec} has {arcs} arcs, more than this machine's memory holds",
-        )
+    if size > memory:
+        raise InvalidArgument("n", n, f"{what}, more than this machine's memory holds")
 
 
 def _arcs(segment: Segment) -> tuple[NDArray[Any], ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from basegraph.topology.closed_form import refuse_beyond_memory
 from basegraph.topology.round import Round
 from basegraph.topology.sequence import Sequence, rebuilt
 
@@ -30,6 +31,7 @@ class Product(Sequence):
         return rebuilt(self)
 
     def _round(self, phase: int) -> Round:
+        refuse_beyond_memory(self.n, 33 * self.n, f"a round of {self.spec} has {self.n} nodes")
         if phase < self.inner.period:
             return self.inner.round(phase).tiled(self.outer.n)
         return self.outer.round(phase - self.inner.period).spread(self.inner.n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,23 @@ def consensus_rate(topology: Topology | Round) -> float:
             product = matrix @ product
         return float(np.linalg.norm(product, 2))
     return _largest_singular_value(matrices, n)
+
+
+def consensus_delay(topology: Topology | Round) -> float:
+    """τ/p: rounds per consensus, what DSGD's convergence rate depends on.
+
+    τ is the period and p the share of the squared disagreement ‖X - X̄‖² that one period removes at
+    the least, 1 - β² with β of `consensus_rate` (Koloskova et al. 2020). It is the period where
+    the average is reached exactly, and infinite where nothing need be removed.
+
+    >>> from basegraph.topology.catalog import topology
+    >>> [round(consensus_delay(topology(name, n=25)), 2) for name in ("base", "ring")]
+    [9.0, 24.13]
+    """
+    rate = consensus_rate(topology)
+    period = 1 if isinstance(topology, Round) else topology.period
+    assert period is not None  # or there would be no rate
+    return period / (1 - rate**2) if rate < 1 else inf
 
 
 def _largest_singular_value(matrices: list[Any], n: int) -> float:

@@ -29,6 +29,8 @@ class Topology(ABC):
     """The k that was asked for, where the construction promises not to exceed it."""
     symmetric: bool
     """Whether every mixing matrix is symmetric (the graphs are undirected)."""
+    note: str = ""
+    """What to know about this topology at this n, if anything."""
 
     @property
     def name(self) -> str:

@@ -14,6 +14,9 @@ from basegraph.topology.integers import at_least, digits, fewest_factors, node_c
 from basegraph.topology.origin import Origin
 from basegraph.topology.round import IntArray
 
+ISOLATED = ("first", "last")
+"""Which isolated nodes of a block may be selected in line 14 of Alg. 2."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -32,30 +35,39 @@ class Part:
         return self.start + self.count * self.block
 
 
-def simple_base(n: int, k: int = 1, redundant: bool = True) -> ClosedFormSequence:
+def simple_base(
+    n: int, k: int = 1, redundant: bool = True, isolated: str = "first"
+) -> ClosedFormSequence:
     """Simple Base-(k+1) Graph: exact consensus for any n, at most k neighbours a round.
 
     The base-(k+1) digits of n split the nodes into parts V_1, V_2, ... of a_l (k+1)^p_l nodes. The
     parts average inside; then for j = 1, 2, ... the smaller parts after V_j give V_j the average
     of all; then every part averages once more inside. (Alg. 2; the hyper-hypercube where n has no
     prime factor above k+1.) `redundant=False` leaves out the edges of lines 20 and 27, which
-    consensus does not need and training likes.
+    consensus does not need and training likes. `isolated` says which isolated nodes of a block
+    line 14 selects: the "first" ones, or the "last" ones as in the paper's figures and its code.
 
     Period |H(V_1)| + 1 + p_1 ≤ 2 log_{k+1}(n) + 2, degree ≤ k.
 
     >>> simple_base(5).period, simple_base(5).neighbors(4, 2)
     (5, {0: Fraction(4, 5)})
+    >>> simple_base(5, isolated="last").neighbors(4, 2)
+    {3: Fraction(4, 5)}
     """
     n, k = node_count(n), at_least(1, k=k)
     if not isinstance(redundant, bool):
         raise InvalidArgument("redundant", redundant, "must be True or False")
+    if isolated not in ISOLATED:
+        raise InvalidArgument("isolated", isolated, f"must be one of {', '.join(ISOLATED)}")
     spec = f"simple-base:k={k}" + ("" if redundant else ",redundant=false")
+    spec += "" if isolated == "first" else f",isolated={isolated}"
     if smooth_part(n, k + 1) == n:
         whole = hyper_hypercube(n, k)
         whole.spec = spec
         return whole
     parts = _split(n, k + 1)
     first, last = parts[0], parts[-1]
+    from_end = isolated == "last"
     warm_up = len(first.factors)
 
     def segments(phase: int) -> list[Segment]:
@@ -66,9 +78,9 @@ def simple_base(n: int, k: int = 1, redundant: bool = True) -> ClosedFormSequenc
                 factor, stride = _clique(part.factors, phase)
                 found += cliques(part.start, part.stop, stride, factor, Origin.LINE_11)
             elif bridge < index:
-                found += _give(parts, bridge, part)
+                found += _give(parts, bridge, part, from_end)
             elif bridge == index and part is not last:
-                found += _take(parts, bridge, k + 1, redundant)
+                found += _take(parts, bridge, k + 1, redundant, from_end)
             else:
                 done = bridge - index - (part is not last)
                 if part.power:
@@ -110,8 +122,8 @@ def _clique(factors: tuple[int, ...], phase: int) -> tuple[int, int]:
 
 
 # Lines 13-15 and 18-20, round m_1 + j: the nodes after V_j queue up, the last part first, and the
-# one at place r of the queue meets node r of each block of V_j. With R nodes in the queue and
-# blocks of B nodes, the last B - R nodes of a block stay isolated.
+# one at place r of the queue meets node r of each block of V_j, or node r counted from the block's
+# end. With R nodes in the queue and blocks of B nodes, B - R nodes of a block stay isolated.
 
 
 def _queue(parts: list[Part], j: int) -> tuple[IntArray, IntArray]:
@@ -126,41 +138,45 @@ def _weight(parts: list[Part], j: int) -> Fraction:
     return Fraction(parts[j].block, parts[-1].stop - parts[j].start)
 
 
-def _give(parts: list[Part], j: int, part: Part) -> list[Segment]:
+def _give(parts: list[Part], j: int, part: Part, from_end: bool) -> list[Segment]:
     """Line 15 for a part after V_j: each node hears one node of every block of V_j."""
     target = parts[j]
-    place = parts[-1].stop - part.stop  # of its first node in the queue
+    first_place = parts[-1].stop - part.stop
     blocks = target.start + target.block * np.arange(target.count)
 
     def senders(i: IntArray) -> IntArray:
-        return blocks + (i - part.start + place)[:, None]
+        place = i - part.start + first_place
+        return blocks + (target.block - 1 - place if from_end else place)[:, None]
 
     weights = (_weight(parts, j),) * target.count
     return [Segment(part.start, part.stop, weights, senders, Origin.LINE_15)]
 
 
-def _take(parts: list[Part], j: int, clique: int, redundant: bool) -> list[Segment]:
-    """Lines 15 and 20 for V_j itself: in each block, first those that are met, then the others."""
+def _take(parts: list[Part], j: int, clique: int, redundant: bool, from_end: bool) -> list[Segment]:
+    """Lines 15 and 20 for V_j itself: in each block, those that are met and the others."""
     part = parts[j]
     starts, places = _queue(parts, j)
     met = parts[-1].stop - part.stop  # in each block
     isolated = part.block - met
+    first_met, first_isolated = (isolated, 0) if from_end else (0, met)
     full = part.count * isolated // clique * clique  # isolated nodes that fill whole cliques
     left = part.count * isolated - full
 
     def giver(i: IntArray) -> IntArray:
-        place = (i - part.start) % part.block
+        offset = (i - part.start) % part.block
+        place = part.block - 1 - offset if from_end else offset
         giving = np.searchsorted(places, place, side="right") - 1
         return (starts[giving] + place - places[giving])[:, None]
 
     def neighbor(i: IntArray) -> IntArray:
         """Line 20: the isolated nodes of V_j, in order, in cliques of k+1 while they last."""
         block, offset = np.divmod(i - part.start, part.block)
-        number = block * isolated + offset - met
+        number = block * isolated + offset - first_isolated
         own = number % clique
         size = clique if number[0] < full else left
         members = (number - own)[:, None] + others(own, size)
-        return part.start + members // isolated * part.block + met + members % isolated
+        within = first_isolated + members % isolated
+        return part.start + members // isolated * part.block + within
 
     bridge_weight = (_weight(parts, j),)
     clique_weights = (Fraction(1, clique),) * (clique - 1)
@@ -168,14 +184,14 @@ def _take(parts: list[Part], j: int, clique: int, redundant: bool) -> list[Segme
     found = []
     for block in range(part.count):
         start = part.start + block * part.block
-        alone, stop = start + met, start + part.block
+        low, alone = start + first_met, start + first_isolated
         split = alone + min(max(full - block * isolated, 0), isolated)
-        found.append(Segment(start, alone, bridge_weight, giver, Origin.LINE_15))
+        found.append(Segment(low, low + met, bridge_weight, giver, Origin.LINE_15))
         if redundant:
             for low, high, weights in (
                 (alone, split, clique_weights),
-                (split, stop, left_weights),
+                (split, alone + isolated, left_weights),
             ):
                 if high > low and weights:
                     found.append(Segment(low, high, weights, neighbor, Origin.LINE_20))
-    return found
+    return sorted(found, key=lambda segment: segment.start)

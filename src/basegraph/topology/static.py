@@ -7,9 +7,17 @@ from math import isqrt
 
 import numpy as np
 
-from basegraph.topology.closed_form import ClosedFormSequence, Segment, circulant
+from basegraph.topology.closed_form import (
+    ClosedFormSequence,
+    Segment,
+    circulant,
+    refuse_beyond_memory,
+)
 from basegraph.topology.integers import node_count
 from basegraph.topology.round import IntArray
+
+CANDIDATES = 2**16
+"""Numbers that are tried as divisors at a time."""
 
 
 def static(
@@ -37,10 +45,11 @@ def ring(n: int) -> ClosedFormSequence:
 
 
 def torus(n: int) -> ClosedFormSequence:
-    """Torus: the most square a*b grid with wrap-around, weights 1/5; a ring where n is prime.
+    """Torus: the most square a*b grid with wrap-around, weights 1/5; a slow ring where n is prime.
 
     a is the largest divisor of n up to its square root. Neighbours that coincide count once and
-    the self weight takes the rest, so a prime n gives a ring with weights 1/5.
+    the self weight takes the rest, so a prime n (and n = 4) gives a ring with weights 1/5, which
+    mixes more slowly than `ring` with its 1/3: the topology's `note` says so.
 
     Period 1, degree up to 4. Consensus rate 1 - O(1/n) on a square.
 
@@ -50,7 +59,7 @@ def torus(n: int) -> ClosedFormSequence:
     {1: Fraction(1, 5), 6: Fraction(1, 5)}
     """
     n = node_count(n)
-    rows = next(a for a in range(isqrt(n), 0, -1) if n % a == 0)
+    rows = _most_square(n)
     columns = n // rows
     across = np.array(sorted({1 % columns, -1 % columns} - {0}), dtype=np.int64)
     down = np.array(sorted({1 % rows, -1 % rows} - {0}), dtype=np.int64)
@@ -62,7 +71,20 @@ def torus(n: int) -> ClosedFormSequence:
         return np.concatenate([beside, below], axis=1)
 
     weights = (Fraction(1, 5),) * (len(across) + len(down))
-    return static("torus", n, [Segment(0, n, weights, senders)])
+    sequence = static("torus", n, [Segment(0, n, weights, senders)])
+    if 0 < len(weights) <= 2:
+        sequence.note = f"on {n} nodes the torus is a ring with weights 1/5, slower than `ring`"
+    return sequence
+
+
+def _most_square(n: int) -> int:
+    """The largest divisor of n up to its square root."""
+    for high in range(isqrt(n), 0, -CANDIDATES):
+        candidates = np.arange(high, max(high - CANDIDATES, 0), -1)
+        divisors = candidates[n % candidates == 0]
+        if len(divisors):
+            return int(divisors[0])
+    raise AssertionError("1 divides everything")
 
 
 def complete(n: int) -> ClosedFormSequence:
@@ -74,4 +96,5 @@ def complete(n: int) -> ClosedFormSequence:
     {2: Fraction(1, 3), 1: Fraction(1, 3)}
     """
     n = node_count(n)
+    refuse_beyond_memory(n, 200 * n, f"a node of complete hears {n - 1} others")
     return static("complete", n, circulant(n, dict.fromkeys(range(1, n), Fraction(1, n))))

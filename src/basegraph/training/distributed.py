@@ -205,7 +205,7 @@ class DistributedEngine:
 
     def begin_again(self, x_d: Tensor, step: int) -> None:
         """All nodes at this model, with a fresh state of the method."""
-        state = self.replicas[0].method.init(x_d)
+        state = self.replicas[0].method.state(x_d, step)
         named = {f"state.{name}": part for name, part in state._asdict().items()}
         self.optimizer.restore({"x": x_d, **named}, step)
         self._epoch = None
