@@ -15,6 +15,7 @@ SOURCE = ROOT / "src" / "basegraph"
 LAYERS = [
     "errors",
     "files",
+    "lock",
     "checkpoint",
     "provenance",
     "topology",

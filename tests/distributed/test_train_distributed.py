@@ -16,6 +16,7 @@ import torch
 from launch import environment, free_port, torchrun
 from safetensors.torch import load_file
 
+from basegraph.errors import InvalidArgument
 from basegraph.optim import survivors
 from basegraph.training.config import RunConfig
 from basegraph.training.run import train
@@ -131,6 +132,8 @@ def test_a_killed_node_then_fewer_nodes(tmp_path):
     flags = ["--epochs", 3000, "--evaluate-every", 5, "--timeout", 30, "--out", out]
     with Job(tmp_path / "first.log", command(4, *flags, restarts=1)) as job:
         job.wait_for("epoch 10:")
+        with pytest.raises(InvalidArgument, match=f"is in use by process {job.worker(0)} on"):
+            train(RunConfig(), out, resume=True)
         os.kill(job.worker(2), signal.SIGKILL)
         said = job.wait_for(  # in a round, or where all nodes tell each other their losses
             r"node \d: (node \d did not answer at step \d+ \(round \d of 2\)|a node did not answer)"

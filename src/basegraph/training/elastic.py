@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from basegraph.optim.survivors import Restart
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
 from basegraph.training.distributed import DistributedEngine
-from basegraph.training.folder import RunFolder
+from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.replica import Replica
 
@@ -66,9 +67,13 @@ def train_distributed(
     backend = "nccl" if device.type == "cuda" else "gloo"
     join(backend, timeout)
     node = dist.get_rank()
+    held = ExitStack()  # node 0's lock on the folder
 
     def prepare() -> tuple[Dataset, Replica, RunFolder]:
-        folder = RunFolder(out, resume=resume) if node == 0 else FolderElsewhere(out, resume=resume)
+        if node == 0:
+            folder = held.enter_context(open_run(out, resume=resume))
+        else:
+            folder = FolderElsewhere(out, resume=resume)
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
         module = build(config.model, dataset.shape, dataset.classes, config.seed)
         return dataset, Replica(config, dataset, module), folder
@@ -94,6 +99,7 @@ def train_distributed(
         error.quiet = error.quiet or (node != 0 and not isinstance(error, PeerLost))
         raise
     finally:
+        held.close()
         dist.destroy_process_group()
 
 
