@@ -19,6 +19,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from basegraph import checkpoint
+from basegraph.checkpoint import CheckpointError
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
@@ -37,6 +39,15 @@ from basegraph.training.replica import Replica
 
 OWN = ("data_dir", "device", "capture", "compile")
 """Fields in which nodes may differ."""
+
+SURVIVOR: checkpoint.Schema = {
+    "epochs": checkpoint.number(0),
+    "seconds": checkpoint.number(0),
+    "bytes": checkpoint.number(0, required=False),
+    "config": checkpoint.TABLE,
+    "fingerprint": checkpoint.TEXT,
+}
+"""What a node of a run saves when another is lost, besides what every survivor saves."""
 
 
 def world_size() -> int:
@@ -182,7 +193,7 @@ class ElasticRun(Run):
 
     def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         self.folder.clear_leftovers()
-        return self.folder.load()
+        return self._load()
 
     def _at_node_0(self, write: Callable[[], None]) -> None:
         """Write to the folder (elsewhere that does nothing), and all stop if it cannot be done."""
@@ -191,8 +202,17 @@ class ElasticRun(Run):
     def _survivors(self, facts: dict[str, Any]) -> Restart | None:
         """Where the survivors are, except those that the checkpoint has overtaken since."""
         reached = facts["step"] / facts["steps_per_epoch"] if facts else 0.0
+
+        def left_out(one: dict[str, Any]) -> str:
+            if one["fingerprint"] != self.fingerprint:
+                raise CheckpointError("was run on other data or models")
+            if one["epochs"] > self.config.epochs:
+                raise CheckpointError(f"epochs={one['epochs']}: must be ≤ {self.config.epochs}")
+            behind = one["epochs"] < reached
+            return f"epoch {one['epochs']:.2f} is behind the checkpoint's" if behind else ""
+
         return survivors.restart(
-            self.folder.nodes, self.engine.x_d, None, lambda one: one["epochs"] >= reached
+            self.folder.nodes, self.engine.x_d, None, schema=SURVIVOR, left_out=left_out
         )
 
     def _refuse_ended(self, facts: dict[str, Any]) -> None:

@@ -22,6 +22,20 @@ from basegraph.lock import locked
 from basegraph.provenance import provenance
 from basegraph.training.config import RunConfig
 
+FACTS: checkpoint.Schema = {
+    "step": checkpoint.integer(0),
+    "steps_per_epoch": checkpoint.integer(1),
+    "config": checkpoint.TABLE,
+    "config.nodes": checkpoint.integer(1),
+    "config.epochs": checkpoint.integer(1),
+    "fingerprint": checkpoint.TEXT,
+    "seconds": checkpoint.number(0),
+    "bytes": checkpoint.number(0, required=False),
+    "loss_sum": checkpoint.number(),
+    "loss_count": checkpoint.integer(0),
+}
+"""What a run's checkpoint says besides its tensors."""
+
 
 class RunFolder:
     """The files of a run, to be read; `open_run` gives them to be written."""
@@ -74,7 +88,7 @@ class RunFolder:
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The checkpoint of the run that is to be continued, if it has got that far."""
         there = self.resume and self.checkpoint.is_file()
-        return checkpoint.load(self.checkpoint) if there else None
+        return checkpoint.load(self.checkpoint, FACTS) if there else None
 
     def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Write a checkpoint."""
