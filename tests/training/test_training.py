@@ -18,6 +18,7 @@ from torch import nn
 import basegraph as bg
 from basegraph import checkpoint
 from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.commands.compare import find_runs
 from basegraph.data.augment import gather
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset, Split
@@ -463,9 +464,28 @@ def test_commands_end_to_end(tmp_path):
     cut = run("train", "--resume", "--out", folder)
     assert cut.returncode == 2
     assert "is cut short or no checkpoint" in cut.stderr
-    wrong = run("compare", tmp_path)
+    (tmp_path / "empty").mkdir()
+    wrong = run("compare", tmp_path / "empty")
     assert wrong.returncode == 2
-    assert "is not the folder of a run" in wrong.stderr
+    assert "is not a folder with runs" in wrong.stderr
+
+
+def test_compare_finds_runs_below_folders(tmp_path, capsys):
+    config = RunConfig(**{**SHORT, "epochs": 1})
+    for name in ("alone", "sweep/b", "sweep/a", "sweep/late"):
+        train(config, tmp_path / name)
+    (tmp_path / "sweep" / "late" / "metrics.jsonl").write_text("")
+    (tmp_path / "sweep" / "failures").mkdir()
+    (tmp_path / "sweep" / "back").symlink_to(tmp_path)
+    alone, sweep = tmp_path / "alone", tmp_path / "sweep"
+    names = ["alone", "sweep/a", "sweep/b"]
+    assert [one["run"] for one in find_runs([alone, sweep, sweep / "a"])] == names
+    late = str(sweep / "late")
+    assert capsys.readouterr().err == f"left out, no evaluation yet: {late}\n"
+    with pytest.raises(bg.InvalidArgument, match=r"late'.*: has no evaluation yet"):
+        find_runs([alone, sweep / "late"])
+    with pytest.raises(bg.InvalidArgument, match="is not a folder with runs"):
+        find_runs([alone, sweep / "failures"])
 
 
 def test_data_check(tmp_path):
