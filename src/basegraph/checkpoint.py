@@ -1,25 +1,61 @@
-"""Checkpoints: tensors in safetensors, everything else as JSON in its header. No pickle."""
+"""Checkpoints: tensors in safetensors, everything else ("facts") as JSON in its header. No pickle.
+
+What a file holds is checked when it is read: the facts against a schema, the tensors by shape and
+type. Errors name the file and the field.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from basegraph.errors import BasegraphError
+from basegraph.errors import BasegraphError, short
 from basegraph.files import replacing
 
 FORMAT = 1
 
 
 class CheckpointError(BasegraphError):
-    """A checkpoint that is missing, cut short or of another run."""
+    """A checkpoint that is missing, cut short, of another run, or holds what it should not."""
+
+
+class Field(NamedTuple):
+    """What a fact must be."""
+
+    accepted: str
+    test: Callable[[Any], bool]
+    required: bool = True
+
+
+Schema = Mapping[str, Field]
+"""The facts of one kind of checkpoint; `config.nodes` is the field `nodes` of table `config`."""
+
+TEXT = Field("text", lambda value: isinstance(value, str))
+TABLE = Field(
+    "a table of numbers and texts",
+    lambda value: (
+        isinstance(value, dict) and all(isinstance(v, str | int | float) for v in value.values())
+    ),
+)
+
+
+def integer(low: int) -> Field:
+    """An integer that is not below this."""
+    return Field(f"an integer ≥ {low}", lambda value: type(value) is int and low <= value < 2**63)
+
+
+def number(low: float = -1e300, *, required: bool = True) -> Field:
+    """A finite number that is not below this."""
+    accepted = "a finite number" if low < 0 else f"a finite number ≥ {low:g}"
+    return Field(accepted, lambda v: type(v) in (int, float) and low <= v < 1e300, required)
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -29,29 +65,77 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         save_file(whole, temporary, {"basegraph": json.dumps({"format": FORMAT, **facts})})
 
 
-def load(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(tensors, facts) of a checkpoint."""
-    with _opened(path) as (file, found):
-        return {name: file.get_tensor(name) for name in file.keys()}, found  # noqa: SIM118
+def load(path: Path, schema: Schema | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """(tensors, facts) of a checkpoint; of the facts, those in the schema (without one, all)."""
+    with _opened(path, schema) as (file, facts):
+        return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
 
 
-def facts(path: Path) -> dict[str, Any]:
-    """The facts of a checkpoint, without its tensors."""
-    with _opened(path) as (_, found):
-        return found
+def header(
+    path: Path, schema: Schema | None = None
+) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ...]]]]:
+    """The facts of a checkpoint, and its tensors' types (as in "F32") and shapes: none is read."""
+    with _opened(path, schema) as (file, facts):
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        return facts, {n: (s.get_dtype(), tuple(s.get_shape())) for n, s in slices.items()}
+
+
+def require_tensors(path: Path, tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
+    """Refuse a checkpoint whose tensors have not the shapes and types of these, and finite values.
+
+    Args:
+        path: The file, for the error.
+        tensors: What it holds.
+        like: What it must hold; the values do not matter (the device may be "meta").
+
+    """
+    for name, expected in like.items():
+        if name not in tensors:
+            raise CheckpointError(f"{path}: has no tensor {name!r}")
+        found = tensors[name]
+        if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+            raise CheckpointError(
+                f"{path}: the tensor {name!r} is {_kind(found)}: must be {_kind(expected)}"
+            )
+        if not torch.isfinite(found).all():
+            raise CheckpointError(f"{path}: the tensor {name!r} holds values that are not finite")
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tensor.dtype} {tuple(tensor.shape)}"
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+def _opened(path: Path, schema: Schema | None) -> Iterator[tuple[Any, dict[str, Any]]]:
     if not path.is_file():
         raise CheckpointError(f"{path}: there is no checkpoint to resume from")
     try:
         with safe_open(path, framework="pt") as file:
-            found = json.loads((file.metadata() or {})["basegraph"])
-            if found.get("format") != FORMAT:
-                raise CheckpointError(f"{path}: has format {found.get('format')}, not {FORMAT}")
-            yield file, found
+            facts = json.loads((file.metadata() or {})["basegraph"])
+            yield file, _checked(path, facts, schema)
     except CheckpointError:
         raise
+    except RecursionError:
+        raise CheckpointError(f"{path}: is no checkpoint: its facts are nested too deep") from None
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise CheckpointError(f"{path}: is cut short or no checkpoint: {error}") from None
+
+
+def _checked(path: Path, facts: Any, schema: Schema | None) -> dict[str, Any]:
+    """The facts that the schema names, each of which is as it says."""
+    if not isinstance(facts, dict):
+        raise CheckpointError(f"{path}: is no checkpoint: its facts are {short(facts)}")
+    if facts.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: has format {short(facts.get('format'))}, not {FORMAT}")
+    if schema is None:
+        return facts
+    for name, field in schema.items():
+        value: Any = facts
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is None:  # JSON's null is never accepted, so that it may stand for nothing
+            if field.required:
+                raise CheckpointError(f"{path}: has no field {name!r}")
+        elif not field.test(value):
+            raise CheckpointError(f"{path}: {name}={short(value)}: must be {field.accepted}")
+    return {name: facts[name] for name in schema if facts.get(name) is not None}

@@ -19,7 +19,7 @@ class InvalidArgument(BasegraphError):
     """An argument was refused; the message names it, its value and what is accepted."""
 
     def __init__(self, argument: str, value: object, accepted: str) -> None:
-        super().__init__(f"{argument}={_short(value)}: {accepted}")
+        super().__init__(f"{argument}={short(value)}: {accepted}")
         self.argument = argument
         self.value = value
         self.accepted = accepted
@@ -43,9 +43,12 @@ class PeerLost(BasegraphError):
         self.node = node
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
     """A value on one line of bearable length."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except RecursionError:
+        return f"a deeply nested {type(value).__name__}"
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 

@@ -15,8 +15,6 @@ from launch import HERE, environment, free_port, torchrun
 
 import basegraph as bg
 
-ROOT = HERE.parents[1]
-
 
 @pytest.mark.parametrize("n", [4, 5, 6])
 def test_same_numbers_as_in_one_process(n):
@@ -38,17 +36,6 @@ def test_habits_of_users():
     done = torchrun(4, "habits_script.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert done.stdout.count("fine:") == 7
-
-
-def test_script_of_the_readme(tmp_path):
-    """The README's script, run as it stands there."""
-    text = (ROOT / "README.md").read_text()
-    script = re.search(r"```python\n# train\.py\n(.*?)```", text, re.DOTALL)
-    assert script is not None
-    (tmp_path / "train.py").write_text(script.group(1))
-    done = torchrun(3, tmp_path / "train.py")
-    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
-    assert re.search(r"node \d: loss 0\.0", done.stdout)
 
 
 def nodes(count: int, *arguments: object) -> list[subprocess.Popen[str]]:

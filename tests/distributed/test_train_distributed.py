@@ -14,8 +14,12 @@ import torch
 from launch import Job, environment, free_port, torchrun
 from safetensors.torch import load_file
 
+from basegraph.data.catalog import load
+from basegraph.errors import InvalidArgument
+from basegraph.models.networks import build
 from basegraph.optim import survivors
 from basegraph.training.config import RunConfig
+from basegraph.training.replica import Replica
 from basegraph.training.run import train
 
 
@@ -80,6 +84,8 @@ def test_a_killed_node_then_fewer_nodes(tmp_path):
     flags = ["--epochs", 3000, "--evaluate-every", 5, "--timeout", 30, "--out", out]
     with Job(tmp_path / "first.log", command(4, *flags, restarts=1)) as job:
         job.wait_for("epoch 10:")
+        with pytest.raises(InvalidArgument, match=f"is in use by process {job.worker(0)} on"):
+            train(RunConfig(), out, resume=True)
         os.kill(job.worker(2), signal.SIGKILL)
         said = job.wait_for(  # in a round, or where all nodes tell each other their losses
             r"node \d: node 2 (\(last seen at .*\) )?did not answer at .*step \d+"
@@ -235,12 +241,22 @@ def test_what_only_one_node_cannot_read_is_said_by_node_0(tmp_path):
 def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     """A machine comes back with a node's file from before the checkpoint."""
     train(RunConfig(nodes=2, epochs=2), tmp_path / "machine-0" / "run")
-    facts = {"n": 2, "step": 9, "epochs": 0.4, "seconds": 1.0}
+    replica = Replica(RunConfig(nodes=2), load("digits"), build("mlp", (1, 8, 8), 10, 0))
+    facts = {
+        "n": 2,
+        "step": 9,
+        "epochs": 0.4,
+        "seconds": 1.0,
+        "config": replica.config.computes(),
+        "fingerprint": replica.fingerprint,
+    }
     other = tmp_path / "machine-1" / "run" / "nodes"
     survivors.save(other, 1, {"x": torch.zeros(8970)}, facts)
     done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "began again" not in done.stdout
+    reason = "node 1: run/nodes/node-1.safetensors: epoch 0.40 is behind the checkpoint's"
+    assert done.stderr.count(f"left out: {reason}") == 1
     assert "done: test accuracy" in done.stdout
     assert [path.name for path in other.iterdir()] == ["node-1.safetensors.used"]
 

@@ -125,6 +125,9 @@ def test_a_stopped_sweep_resumes(how, tmp_path):
     until = time.monotonic() + 120
     while time.monotonic() < until and not (one.is_file() and one.read_text().count("\n") >= 2):
         time.sleep(0.02)
+    refused = run("sweep", tmp_path / "s.toml", "--out", cut, "--resume")
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert f"is in use by process {process.pid} on" in refused.stderr
     process.send_signal(how)
     _, errors = process.communicate(timeout=60)
     if how == signal.SIGTERM:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from torch import nn
 import basegraph as bg
 from basegraph import checkpoint
 from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.commands.compare import find_runs
 from basegraph.data.augment import gather
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset, Split
@@ -28,7 +30,7 @@ from basegraph.training.engine import StackedEngine
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.replica import Replica
-from basegraph.training.run import train
+from basegraph.training.run import Job, train, train_together
 from test_cli import ok, run
 
 MOMENTUM = {"dsgdm", "qg-dsgdm", "momentum-tracking", "decentlam", "allreduce-sgd"}
@@ -174,6 +176,11 @@ def test_killed_run_resumes_from_its_last_checkpoint(tmp_path):
         if metrics.is_file() and len(metrics.read_text().splitlines()) >= 5:
             break
         time.sleep(0.02)
+    with pytest.raises(bg.InvalidArgument, match=f"is in use by process {process.pid} on "):
+        train(RunConfig(), out, resume=True)
+    refused = run("train", "--resume", "--out", out)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert f"is in use by process {process.pid} on {socket.gethostname()}" in refused.stderr
     process.kill()
     process.wait()
     assert not (out / "metrics.jsonl").read_text().count('"epoch": 300,')
@@ -248,6 +255,28 @@ def test_rows_of_other_numbers_of_nodes_stay(tmp_path):
     assert [row["epoch"] for row in rows] == [row["epoch"] for row in whole]
     assert rows[0]["step"] == 10_000
     assert rows[-1]["bytes_per_node"] == whole[-1]["bytes_per_node"] + 5
+
+
+def test_a_folder_is_of_one_run_at_a_time(tmp_path):
+    """Also within a process, and also before the first run has written anything."""
+    config, out = RunConfig(**SHORT), tmp_path / "run"
+    refused = []
+
+    def another(facts):
+        for resume in (False, True):
+            with pytest.raises(
+                bg.InvalidArgument, match=f"in use by process {os.getpid()} on"
+            ) as e:
+                train(config, out, resume=resume)
+            refused.append(e)
+
+    rows = train(config, out, watcher=Watcher(started=another))
+    assert len(refused) == 2
+    assert [row["epoch"] for row in rows] == [1, 2, 3, 4]
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
+    with pytest.raises(bg.InvalidArgument, match="in use"):
+        train_together([Job(config, tmp_path / "two"), Job(config, tmp_path / "two")])
+    assert not (tmp_path / "two").exists()
 
 
 def test_other_data_are_not_resumed(tmp_path):
@@ -436,9 +465,28 @@ def test_commands_end_to_end(tmp_path):
     cut = run("train", "--resume", "--out", folder)
     assert cut.returncode == 2
     assert "is cut short or no checkpoint" in cut.stderr
-    wrong = run("compare", tmp_path)
+    (tmp_path / "empty").mkdir()
+    wrong = run("compare", tmp_path / "empty")
     assert wrong.returncode == 2
-    assert "is not the folder of a run" in wrong.stderr
+    assert "is not a folder with runs" in wrong.stderr
+
+
+def test_compare_finds_runs_below_folders(tmp_path, capsys):
+    config = RunConfig(**{**SHORT, "epochs": 1})
+    for name in ("alone", "sweep/b", "sweep/a", "sweep/late"):
+        train(config, tmp_path / name)
+    (tmp_path / "sweep" / "late" / "metrics.jsonl").write_text("")
+    (tmp_path / "sweep" / "failures").mkdir()
+    (tmp_path / "sweep" / "back").symlink_to(tmp_path)
+    alone, sweep = tmp_path / "alone", tmp_path / "sweep"
+    names = ["alone", "sweep/a", "sweep/b"]
+    assert [one["run"] for one in find_runs([alone, sweep, sweep / "a"])] == names
+    late = str(sweep / "late")
+    assert capsys.readouterr().err == f"left out, no evaluation yet: {late}\n"
+    with pytest.raises(bg.InvalidArgument, match=r"late'.*: has no evaluation yet"):
+        find_runs([alone, sweep / "late"])
+    with pytest.raises(bg.InvalidArgument, match="is not a folder with runs"):
+        find_runs([alone, sweep / "failures"])
 
 
 def test_data_check(tmp_path):

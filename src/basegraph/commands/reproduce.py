@@ -16,6 +16,7 @@ from basegraph.experiments import illustrations as illustrations_experiment
 from basegraph.experiments import lengths as lengths_experiment
 from basegraph.experiments import table as table_experiment
 from basegraph.experiments.store import ResultFolder
+from basegraph.lock import locked
 from basegraph.topology.catalog import parse_specs
 from basegraph.topology.diagnostics import EXACT_NODES, MEANINGS, NO_VERDICT
 
@@ -109,7 +110,7 @@ def mnist(
     }
     names = mnist_experiment.outputs(alphas)
     folder = ResultFolder(out, names, force=force or resume)
-    with _displays() as progress:
+    with locked("--out", out), _displays() as progress:
         found = mnist_experiment.reproduce(
             folder, settings, seeds, alphas, resume=resume, progress=progress
         )
@@ -169,7 +170,7 @@ def pairs(
     }
     chosen = parse_specs("--topologies", topologies) if topologies else pairs_experiment.TOPOLOGIES
     folder = ResultFolder(out, pairs_experiment.outputs(rates), force=force or resume)
-    with _displays() as progress:
+    with locked("--out", out), _displays() as progress:
         found = pairs_experiment.reproduce(
             folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )

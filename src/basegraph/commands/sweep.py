@@ -14,6 +14,7 @@ from rich.progress import Progress as Bar
 from basegraph.commands.arguments import whole_number
 from basegraph.commands.output import as_json, table
 from basegraph.errors import InvalidArgument
+from basegraph.lock import locked
 
 EXECUTORS = ("local", "ray")
 
@@ -42,16 +43,17 @@ def sweep(
     from basegraph.experiments.sweep import SweepFolder, read_sweep, run_sweep
 
     runs = read_sweep(file)
-    folder = SweepFolder(out, file.read_text(encoding="utf-8"), resume=resume)
-    with SweepDisplay(
-        [run.name for run in runs if run in folder.left(runs)], quiet=json
-    ) as display:
-        if executor == "ray":
-            from basegraph.experiments.on_ray import run_on_ray
+    with locked("--out", out):
+        folder = SweepFolder(out, file.read_text(encoding="utf-8"), resume=resume)
+        with SweepDisplay(
+            [run.name for run in runs if run in folder.left(runs)], quiet=json
+        ) as display:
+            if executor == "ray":
+                from basegraph.experiments.on_ray import run_on_ray
 
-            run_on_ray(runs, folder, most=most, progress=display.progress())
-        else:
-            run_sweep(runs, folder, most=most, progress=display.progress())
+                run_on_ray(runs, folder, most=most, progress=display.progress())
+            else:
+                run_sweep(runs, folder, most=most, progress=display.progress())
     failed = folder.failed()
     ended = {run.name: (folder.rows(run) or [{}])[-1] for run in runs}
     if json:

@@ -6,6 +6,7 @@ import inspect
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -107,16 +108,23 @@ def train(
     from basegraph.training.loop import Watcher
 
     speaks = not distributed or os.environ["RANK"] == "0"
-    events = _events(out) if tensorboard and speaks else None
-    with _Display(speaks) as display:
+    writer = _event_writer() if tensorboard and speaks else None
+    with ExitStack() as open_events, _Display(speaks) as display:
+        events: list[Any] = []  # opened when the run has its folder
+
+        def started(facts: dict[str, Any]) -> None:
+            display.started(facts)
+            if writer is not None:
+                events.append(writer(str(out / "tensorboard")))
+                open_events.callback(events[0].close)
 
         def evaluated(row: dict[str, Any]) -> None:
             display.evaluated(row)
-            if events is not None:
+            for file in events:
                 for name in row.keys() - {"epoch", "step"}:
-                    events.add_scalar(name, row[name], row["step"])
+                    file.add_scalar(name, row[name], row["step"])
 
-        watcher = Watcher(display.stepped, evaluated, display.started, noted=display.say)
+        watcher = Watcher(display.stepped, evaluated, started, noted=display.say)
         if distributed:
             from basegraph.training.elastic import train_distributed
 
@@ -126,8 +134,6 @@ def train(
             from basegraph.training.run import train as start
 
             rows = start(chosen, out, resume=resume, watcher=watcher)
-    if events is not None:
-        events.close()
     if speaks:
         reached = f"test accuracy {rows[-1]['test_accuracy']:.1%}, " if rows else ""
         print(f"done: {reached}run in {out}")
@@ -227,13 +233,11 @@ def _fewer(used: dict[str, Any], last: dict[str, int]) -> str:
     )
 
 
-def _events(out: Path) -> Any:
+def _event_writer() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise BasegraphError(
             "--tensorboard needs the package tensorboard: pip install 'basegraph[tensorboard]'"
         ) from None
-    if out.is_file():
-        raise InvalidArgument("--out", str(out), "is a file")
-    return SummaryWriter(str(out / "tensorboard"))
+    return SummaryWriter

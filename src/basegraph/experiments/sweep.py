@@ -33,7 +33,7 @@ from basegraph.models.networks import build
 from basegraph.topology.catalog import topology
 from basegraph.training.config import RunConfig, read_saved
 from basegraph.training.device import pick_device
-from basegraph.training.folder import RunFolder
+from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.memory import fit
 from basegraph.training.replica import OWN, Replica, make_method
@@ -174,7 +174,7 @@ class SweepFolder:
     def step(self, run: Planned) -> int:
         """Where a run stands: the step of its checkpoint, or 0."""
         kept = self.path / run.name / "checkpoint.safetensors"
-        return int(checkpoint.facts(kept)["step"]) if kept.is_file() else 0
+        return int(checkpoint.header(kept, FACTS)[0]["step"]) if kept.is_file() else 0
 
 
 @dataclass(frozen=True)

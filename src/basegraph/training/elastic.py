@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from basegraph import checkpoint
+from basegraph.checkpoint import CheckpointError
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
@@ -32,12 +35,21 @@ from basegraph.optim.survivors import Restart
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
 from basegraph.training.distributed import PARENT_ENDED, DistributedEngine
-from basegraph.training.folder import RunFolder
+from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.replica import Replica
 
 OWN = ("data_dir", "device", "capture", "compile")
 """Fields in which nodes may differ."""
+
+SURVIVOR: checkpoint.Schema = {
+    "epochs": checkpoint.number(0),
+    "seconds": checkpoint.number(0),
+    "bytes": checkpoint.number(0, required=False),
+    "config": checkpoint.TABLE,
+    "fingerprint": checkpoint.TEXT,
+}
+"""What a node of a run saves when another is lost, besides what every survivor saves."""
 
 
 def world_size() -> int:
@@ -67,9 +79,13 @@ def train_distributed(
     backend = "nccl" if device.type == "cuda" else "gloo"
     join(backend, timeout)
     node = dist.get_rank()
+    held = ExitStack()  # node 0's lock on the folder
 
     def prepare() -> tuple[Dataset, Replica, RunFolder]:
-        folder = RunFolder(out, resume=resume) if node == 0 else FolderElsewhere(out, resume=resume)
+        if node == 0:
+            folder = held.enter_context(open_run(out, resume=resume))
+        else:
+            folder = FolderElsewhere(out, resume=resume)
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
         module = build(config.model, dataset.shape, dataset.classes, config.seed)
         return dataset, Replica(config, dataset, module), folder
@@ -99,6 +115,7 @@ def train_distributed(
         error.quiet = error.quiet or (node != 0 and not isinstance(error, PeerLost))
         raise
     finally:
+        held.close()
         dist.destroy_process_group()
 
 
@@ -181,7 +198,7 @@ class ElasticRun(Run):
 
     def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         self.folder.clear_leftovers()
-        return self.folder.load()
+        return self._load()
 
     def _at_node_0(self, write: Callable[[], None]) -> None:
         """Write to the folder (elsewhere that does nothing), and all stop if it cannot be done."""
@@ -190,8 +207,17 @@ class ElasticRun(Run):
     def _survivors(self, facts: dict[str, Any]) -> Restart | None:
         """Where the survivors are, except those that the checkpoint has overtaken since."""
         reached = facts["step"] / facts["steps_per_epoch"] if facts else 0.0
+
+        def left_out(one: dict[str, Any]) -> str:
+            if one["fingerprint"] != self.fingerprint:
+                raise CheckpointError("was run on other data or models")
+            if one["epochs"] > self.config.epochs:
+                raise CheckpointError(f"epochs={one['epochs']}: must be ≤ {self.config.epochs}")
+            behind = one["epochs"] < reached
+            return f"epoch {one['epochs']:.2f} is behind the checkpoint's" if behind else ""
+
         return survivors.restart(
-            self.folder.nodes, self.engine.x_d, None, lambda one: one["epochs"] >= reached
+            self.folder.nodes, self.engine.x_d, None, schema=SURVIVOR, left_out=left_out
         )
 
     def _refuse_ended(self, facts: dict[str, Any]) -> None:

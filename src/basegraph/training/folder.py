@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,28 @@ from torch import Tensor
 from basegraph import checkpoint
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.files import replacing, writable
+from basegraph.files import replacing
+from basegraph.lock import locked
 from basegraph.provenance import provenance
 from basegraph.training.config import RunConfig
 
+FACTS: checkpoint.Schema = {
+    "step": checkpoint.integer(0),
+    "steps_per_epoch": checkpoint.integer(1),
+    "config": checkpoint.TABLE,
+    "config.nodes": checkpoint.integer(1),
+    "config.epochs": checkpoint.integer(1),
+    "fingerprint": checkpoint.TEXT,
+    "seconds": checkpoint.number(0),
+    "bytes": checkpoint.number(0, required=False),
+    "loss_sum": checkpoint.number(),
+    "loss_count": checkpoint.integer(0),
+}
+"""What a run's checkpoint says besides its tensors."""
+
 
 class RunFolder:
-    """The files of a run."""
+    """The files of a run, to be read; `open_run` gives them to be written."""
 
     def __init__(self, path: Path, *, resume: bool) -> None:
         self.path = path
@@ -34,25 +51,17 @@ class RunFolder:
         self._check()
 
     def _check(self) -> None:
-        """Refuse a folder that has no run to resume, has one already, or cannot be written to."""
+        """Refuse a folder that has no run to resume, or has one already."""
         path = self.path
-        if self.resume:
-            if not self.config.is_file():
-                raise InvalidArgument("--out", str(path), "holds no run to resume")
-            return
-        if self.config.exists():
+        if self.resume and not self.config.is_file():
+            raise InvalidArgument("--out", str(path), "holds no run to resume")
+        if not self.resume and self.config.exists():
             raise InvalidArgument(
                 "--out", str(path), "holds a run already; --resume continues it, or take another"
             )
-        there = path
-        while not there.exists():
-            there = there.parent
-        if not there.is_dir():
-            raise InvalidArgument("--out", str(path), f"{str(there)!r} is not a folder")
-        writable("--out", there / ".basegraph", force=True)
 
     def clear_leftovers(self) -> None:
-        """Remove what a killed write of a checkpoint left; no other run may be writing here."""
+        """Remove what a killed write of a checkpoint left."""
         for rest in self.path.glob(".*checkpoint*"):
             rest.unlink()
 
@@ -79,7 +88,7 @@ class RunFolder:
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The checkpoint of the run that is to be continued, if it has got that far."""
         there = self.resume and self.checkpoint.is_file()
-        return checkpoint.load(self.checkpoint) if there else None
+        return checkpoint.load(self.checkpoint, FACTS) if there else None
 
     def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Write a checkpoint."""
@@ -118,6 +127,13 @@ class RunFolder:
     def _write(path: Path, text: str) -> None:
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+
+@contextmanager
+def open_run(path: Path, *, resume: bool) -> Iterator[RunFolder]:
+    """The folder of a run, made if need be, for this process alone to write to."""
+    with locked("--out", path):
+        yield RunFolder(path, resume=resume)
 
 
 def belongs_to(path: Path, job: str) -> bool:

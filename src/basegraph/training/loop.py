@@ -18,8 +18,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from basegraph.checkpoint import CheckpointError, require_tensors
 from basegraph.data.dataset import Dataset
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import BasegraphError, InvalidArgument, short
 from basegraph.training.config import BEFORE, RunConfig
 from basegraph.training.evaluate import Accuracy
 from basegraph.training.folder import RunFolder
@@ -129,12 +130,30 @@ class Run:
         """Start the folder, or continue from its checkpoint."""
         self.folder.clear_leftovers()
         facts = self.engine.facts(self.replica)
-        saved = self.folder.load()
+        saved = self._load()
         if saved is not None:
             self._continue(*saved)
         else:
             self.folder.start(self.config, dataset, facts)
         self.watcher.started(facts)
+
+    def _load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The checkpoint to continue from, if there is one: of this run, but for its nodes."""
+        saved = self.folder.load()
+        if saved is None:
+            return None
+        tensors, facts = saved
+        path, config = self.folder.checkpoint, facts["config"]
+        self._require_same({**facts, "config": {**config, "nodes": self.config.nodes}})
+        if facts["step"] > (last := config["epochs"] * facts["steps_per_epoch"]):
+            raise CheckpointError(f"{path}: step={facts['step']}: must be at most {last}")
+        replica = self.engine.replicas[self.replica]
+        model = replica.model.initial()
+        x_nd = model.new_empty(config["nodes"], len(model), device="meta")
+        state = replica.method.init(x_nd)._asdict()
+        like = {"x": x_nd, **{f"state.{name}": part for name, part in state.items()}}
+        require_tensors(path, tensors, like)
+        return saved
 
     def _continue(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Continue from a checkpoint, with the metrics that it knew of."""
@@ -167,7 +186,7 @@ class Run:
         for name, value in self.config.computes().items():
             there = facts["config"].get(name, BEFORE.get(name))
             if there != value:
-                raise InvalidArgument(name, value, f"the checkpoint's run has {there!r}")
+                raise InvalidArgument(name, value, f"the checkpoint's run has {short(there)}")
 
     def see(self, losses: Tensor) -> None:
         """Take the losses (steps, N) of all runs' nodes that have come in, up to this step."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
 from basegraph.training.engine import StackedEngine
-from basegraph.training.folder import RunFolder
+from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.replica import Replica
@@ -59,7 +60,17 @@ def train_together(
 
     The jobs may differ in seed, learning rate, α and topology, and must stand at the same step.
     """
-    folders = [RunFolder(job.out, resume=job.resume) for job in jobs]
+    with ExitStack() as held:
+        folders = [held.enter_context(open_run(job.out, resume=job.resume)) for job in jobs]
+        return _train(jobs, folders, dataset, module)
+
+
+def _train(
+    jobs: Sequence[Job],
+    folders: Sequence[RunFolder],
+    dataset: Dataset | None,
+    module: nn.Module | None,
+) -> list[Rows | Diverged]:
     config = jobs[0].config
     if dataset is None:
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)

@@ -1,0 +1,118 @@
+"""A lock on a folder, held by one process at a time and gone when that process is.
+
+It is an OS lock (flock) on the file `.lock` in the folder. The file names the holder, who removes
+it in the end; a killed process leaves the file, but not the lock. Windows has no flock: nothing is
+locked there.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from basegraph.errors import InvalidArgument
+
+if sys.platform != "win32":
+    import fcntl
+
+LOG = logging.getLogger("basegraph")
+NAME = ".lock"
+ATTEMPTS = 100
+"""Of finding a folder that others are making and removing at the same time."""
+
+_handles: set[int] = set()
+
+
+def _close_in_forked_child() -> None:
+    """A fork is another process: it must not keep the lock when its parent is gone."""
+    for handle in _handles:
+        os.close(handle)
+    _handles.clear()
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_close_in_forked_child)
+
+
+@contextmanager
+def locked(argument: str, folder: Path) -> Iterator[None]:
+    """Hold a folder for this process alone; it is made if need be, and removed again if unused.
+
+    Args:
+        argument: What the user calls the folder, for the error.
+        folder: The folder.
+
+    Raises:
+        InvalidArgument: Another process holds the folder, or it cannot be made or written to.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, locked("--out", Path(folder)):
+        ...     with locked("--out", Path(folder)):
+        ...         pass
+        Traceback (most recent call last):
+        basegraph.errors.InvalidArgument: --out='...': is in use by process ... on ...
+
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    handle, made = _acquire(argument, folder)
+    _handles.add(handle)
+    owner = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:  # not a fork of it, which leaves the same block
+            if _is_at(handle, folder / NAME):
+                (folder / NAME).unlink()  # while it is held: nobody can hold what is removed
+            _handles.remove(handle)
+            os.close(handle)
+            with suppress(OSError):  # a folder that is in use
+                for path in made:
+                    path.rmdir()
+
+
+def _acquire(argument: str, folder: Path) -> tuple[int, list[Path]]:
+    """The descriptor of the folder's lock file, locked, and the folders that were made for it."""
+    made: list[Path] = []
+    for attempt in range(ATTEMPTS):
+        try:
+            made = [path for path in (folder, *folder.parents) if not path.exists()] or made
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and attempt < ATTEMPTS - 1:
+                continue  # another process has just removed the folder that it had made
+            reason = error.strerror or str(error)
+            raise InvalidArgument(argument, str(folder), f"cannot be used: {reason}") from None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                holder = os.read(handle, 1000).decode(errors="replace").strip()
+                os.close(handle)
+                accepted = f"is in use by {holder or 'another process'}"
+                raise InvalidArgument(argument, str(folder), accepted) from None
+            reason = error.strerror or str(error)
+            LOG.warning("%s: cannot be locked (%s): let no other process use it", folder, reason)
+        if _is_at(handle, folder / NAME):
+            os.ftruncate(handle, 0)
+            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            return handle, made
+        os.close(handle)  # the holder before has removed the file since it was opened
+    raise InvalidArgument(argument, str(folder), "others are using it all the time")
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether this is still the file of that name."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,170 @@
+"""Every block of code in README and docs is run; those that are not say why, and are listed here.
+
+- `sh`: the commands must succeed, in a folder of their own with the files that the page shows.
+- `console`: the command after `$` must print what follows.
+- `python`: must print what its comments `# > ...` say.
+- A block whose first line is `# NAME`, as in `# train.py`, is such a file for the page's commands.
+- A line `<!-- not run: REASON -->` before a block excepts it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from basegraph import cli
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+NOT_RUN = {
+    "README.md": ["makes its own environment; takes minutes"],
+    "docs/distributed.md": ["a fragment"] * 3 + ["continues a run that was stopped"],
+}
+"""The blocks that are not run, by page."""
+
+SMALLER = {
+    "verify base --nodes 1:300": "verify base --nodes 1:30",
+    "verify short --nodes 2:256": "verify short --nodes 2:32",
+    "verify euclid --nodes 2:512": "verify euclid --nodes 2:64",
+    "verify block-merge --nodes 2:256": "verify block-merge --nodes 2:32",
+    "verify short:redundant=false --nodes 2:256": "verify short:redundant=false --nodes 2:32",
+    "bench model --nodes 2:4096": "bench model --nodes 2:256",
+    "reproduce consensus": "reproduce consensus --seed 0",
+    "--out runs/base": "--epochs 1 --out runs/base",
+    "--epochs 60": "--epochs 1",
+    "epochs = 30": "epochs = 1",
+    "epochs = 60": "epochs = 1",
+    "--out runs/five": "--epochs 1 --out runs/five",
+    "--nproc-per-node 5": "--nproc-per-node 2",
+}
+"""What is run instead of what the pages say, so that it takes seconds; nothing else is changed."""
+
+PRINTED = {"torchrun --nproc-per-node 5 train.py": r"node \d: loss 0\.0"}
+"""What commands must print, besides succeeding."""
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    page: str
+    language: str
+    text: str
+    not_run: str | None
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that this is."""
+        named = re.match(r"# ([\w-]+\.\w+)\n", self.text)
+        return named.group(1) if named else None
+
+
+def blocks_of(page: Path) -> list[Block]:
+    pattern = r"(?:^<!-- not run: (.+) -->\n)?^```(.*)\n((?:.*\n)*?)^```$"
+    name = page.relative_to(ROOT).as_posix()
+    found = re.findall(pattern, page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [Block(name, language, text, why or None) for why, language, text in found]
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+
+
+def of_language(language: str) -> list[object]:
+    """The blocks that are to be run, as parameters of a test."""
+    chosen = [b for b in BLOCKS if b.language == language and not b.not_run and not b.file]
+    assert chosen
+    return [pytest.param(b, id=f"{b.page}-{n}") for n, b in enumerate(chosen)]
+
+
+def test_blocks_are_run_or_say_why_not():
+    excepted: dict[str, list[str]] = {}
+    for block in BLOCKS:
+        known = block.language in ("sh", "console", "python") or block.file
+        assert known, f"{block.page}: a block of {block.language or 'no language'}: {block.text}"
+        if block.not_run:
+            excepted.setdefault(block.page, []).append(block.not_run)
+    assert excepted == NOT_RUN
+    fences = {page: page.read_text(encoding="utf-8").count("```") for page in PAGES}
+    assert sum(fences.values()) == 2 * len(BLOCKS)
+
+
+def test_what_is_changed_is_there_to_be_changed():
+    shown = "".join(block.text for block in BLOCKS if not block.not_run)
+    assert [text for text in [*SMALLER, *PRINTED] if text not in shown] == []
+
+
+def smaller(text: str) -> str:
+    for shown, run in SMALLER.items():
+        text = text.replace(shown, run)
+    return text
+
+
+def basegraph(words: list[str], monkeypatch) -> str:
+    """What the command line prints, in this process."""
+    monkeypatch.setattr(sys, "argv", ["basegraph", *words])
+    with redirect_stdout(StringIO()) as printed, pytest.raises(SystemExit) as left:
+        cli.main()
+    assert not left.value.code, words
+    return printed.getvalue()
+
+
+def torchrun(words: list[str]) -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    own = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **own},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("block", of_language("sh"))
+def test_commands_succeed(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for other in BLOCKS:
+        if other.page == block.page and other.file:
+            Path(other.file).write_text(smaller(other.text), encoding="utf-8")
+    for line in block.text.replace("\\\n", "").splitlines():
+        words: list[str] = []
+        for word in shlex.split(smaller(line), comments=True):
+            words += sorted(map(str, Path().glob(word))) if "*" in word else [word]
+        program, *arguments = words
+        if program == "torchrun":
+            printed = torchrun(arguments)
+        else:
+            assert program == "basegraph", line
+            printed = basegraph(arguments, monkeypatch)
+        assert re.search(PRINTED.get(line, ""), printed), line
+
+
+@pytest.mark.parametrize("block", of_language("console"))
+def test_commands_print_what_the_docs_show(block, monkeypatch):
+    command, _, promised = block.text.partition("\n")
+    dollar, program, *arguments = command.split()
+    assert (dollar, program) == ("$", "basegraph")
+    assert basegraph(arguments, monkeypatch) == promised
+
+
+@pytest.mark.parametrize("block", of_language("python"))
+def test_examples_print_what_their_comments_say(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    promised = re.findall(r"# > (.*)", block.text)
+    assert promised
+    with redirect_stdout(StringIO()) as printed:
+        exec(compile(block.text, block.page, "exec"), {"__name__": "__main__"})
+    assert printed.getvalue().splitlines() == promised
