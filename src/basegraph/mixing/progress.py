@@ -32,8 +32,6 @@ PAUSE = 0.05
 """Seconds between two notes of what happens at every step: one costs 40 to 60 µs."""
 SETTLE = 0.2
 """Seconds in which the connections of a process that was killed are closed, one by one."""
-
-
 LONGEST = 10**6
 """Seconds, about eleven days: torch counts milliseconds in 32 bits here and there."""
 
@@ -183,7 +181,7 @@ def suspects(reports: Reports, node: int, peer: int | None) -> list[int]:
     entered = [0 if report is None else report.entered for report in reports]
     least = min(entered[i] for i in silent)
     behind = [i for i in silent if entered[i] == least]
-    if len(behind) == 1 or least < entered[node]:
+    if len(silent) == 1 or least < entered[node]:
         return behind
     return [] if peer is None else [peer]
 
