@@ -130,7 +130,7 @@ class Progress:
         if not self._store_answers or orphaned() or not _reachable(self.store):
             return None
         try:
-            return within(3 * GRACE, lambda: self._ask(peer))
+            return within(4 * GRACE, lambda: self._ask(peer))
         except (RuntimeError, TimeoutError):
             return None
 
@@ -142,8 +142,8 @@ class Progress:
         self._until(lambda: self.store.add("given up", 0) >= self.size - 1, grace)
         reports = [self._read(node) for node in range(self.size)]
         self.store.add("read", 1)
-        if self.node == self.host:  # others who have given up read too
-            self._until(lambda: self.store.add("read", 0) >= self.store.add("given up", 0), grace)
+        if self.node == self.host:  # others read too, some only after those that wait now have left
+            self._until(lambda: self.store.add("read", 0) >= self.size - 1, 2 * grace)
         return suspects(reports, self.node, peer), reports
 
     @staticmethod
