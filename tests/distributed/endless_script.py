@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import torch
+from launch import warm_up
 
 import basegraph as bg
 from basegraph import checkpoint
@@ -14,6 +15,7 @@ from basegraph import checkpoint
 
 def main() -> int:
     torch.manual_seed(0)
+    warm_up()
     torch.distributed.init_process_group("gloo")  # with torch's timeout: some nodes start slowly
     net = torch.nn.Linear(4, 3)
     optimizer = bg.DecentralizedOptimizer(

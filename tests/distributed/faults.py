@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from launch import free_port
+from launch import free_port, warm_up
 
 import basegraph as bg
 from basegraph.mixing.progress import PAUSE, Progress
@@ -113,14 +113,6 @@ def fork(rank: int, port: int, scenario: Scenario, log: Path) -> int:
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(NODES), RANK=str(rank)
     )
     sys.exit(node(scenario))
-
-
-def warm_up() -> None:
-    """Import here what the first step of an optimizer imports, rather than in every node."""
-    x = torch.nn.Parameter(torch.zeros(1))
-    x.grad = torch.zeros(1)
-    torch.optim.SGD([x], lr=0.1).step()
-    from torch.distributed.nn import functional  # noqa: F401
 
 
 def main() -> None:

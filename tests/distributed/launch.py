@@ -115,6 +115,19 @@ def _runs(process: int) -> bool:
     return state != "Z"
 
 
+def warm_up() -> None:
+    """Import now what the first step of an optimizer imports: it takes seconds, not the same ones.
+
+    (Nodes that have not begun alike would wait for each other longer than they are told to.)
+    """
+    import torch
+
+    x = torch.nn.Parameter(torch.zeros(1))
+    x.grad = torch.zeros(1)
+    torch.optim.SGD([x], lr=0.1).step()
+    from torch.distributed.nn import functional  # noqa: F401
+
+
 def leave() -> None:
     """End a node that has done its work, without torch's threads being torn down by the exit.
 

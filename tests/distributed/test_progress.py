@@ -28,6 +28,7 @@ def gave_up(entered: int, waited_for: int | None = None) -> Report:
         ([gave_up(5), Report(4, "before"), Report(5, "there")], None, [1]),  # node 2 waits longer
         ([gave_up(5), Report(4, "before"), None, None], None, [2, 3]),
         ([gave_up(5), Report(5, "there"), Report(5, "there")], None, []),  # either of them
+        ([gave_up(5), Report(6, "after"), Report(7, "after")], None, []),
         ([gave_up(5, 1), gave_up(5, 0)], 1, [1]),  # they wait for each other
         ([gave_up(5), gave_up(5)], None, []),
     ],

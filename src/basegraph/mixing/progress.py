@@ -29,11 +29,9 @@ TIMEOUT = 300.0
 GRACE = 3.0
 """Seconds that a node which gives up leaves the others to give up too."""
 PAUSE = 0.05
-"""Seconds between two notes of what happens at every step: one costs 40 to 60 µs."""
+"""Seconds between two notes of what happens at every step: one costs 40 to 80 µs."""
 SETTLE = 0.2
 """Seconds in which the connections of a process that was killed are closed, one by one."""
-
-
 LONGEST = 10**6
 """Seconds, about eleven days: torch counts milliseconds in 32 bits here and there."""
 
@@ -132,7 +130,7 @@ class Progress:
         if not self._store_answers or orphaned() or not _reachable(self.store):
             return None
         try:
-            return within(3 * GRACE, lambda: self._ask(peer))
+            return within(4 * GRACE, lambda: self._ask(peer))
         except (RuntimeError, TimeoutError):
             return None
 
@@ -144,8 +142,8 @@ class Progress:
         self._until(lambda: self.store.add("given up", 0) >= self.size - 1, grace)
         reports = [self._read(node) for node in range(self.size)]
         self.store.add("read", 1)
-        if self.node == self.host:  # others who have given up read too
-            self._until(lambda: self.store.add("read", 0) >= self.store.add("given up", 0), grace)
+        if self.node == self.host:  # others read too, some only after those that wait now have left
+            self._until(lambda: self.store.add("read", 0) >= self.size - 1, 2 * grace)
         return suspects(reports, self.node, peer), reports
 
     @staticmethod
@@ -183,7 +181,7 @@ def suspects(reports: Reports, node: int, peer: int | None) -> list[int]:
     entered = [0 if report is None else report.entered for report in reports]
     least = min(entered[i] for i in silent)
     behind = [i for i in silent if entered[i] == least]
-    if len(behind) == 1 or least < entered[node]:
+    if len(silent) == 1 or least < entered[node]:
         return behind
     return [] if peer is None else [peer]
 

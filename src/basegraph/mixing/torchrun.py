@@ -13,7 +13,8 @@ def _remember_parent() -> None:
     _parent = os.getppid()
 
 
-os.register_at_fork(after_in_child=_remember_parent)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_remember_parent)
 
 
 def restarts() -> int:
