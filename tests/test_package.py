@@ -15,6 +15,7 @@ SOURCE = ROOT / "src" / "basegraph"
 LAYERS = [
     "errors",
     "files",
+    "specs",
     "checkpoint",
     "provenance",
     "topology",

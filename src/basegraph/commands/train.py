@@ -14,8 +14,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.commands.arguments import number
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.specs import refuse_twice
 from basegraph.training.config import RunConfig, field_help, read_toml
 
 
@@ -91,8 +93,8 @@ def train(
         resume = resume or (restarted and belongs_to(out, job()))
     if resume and config is None and (out / "config.toml").is_file():
         config = out / "config.toml"
-    settings = {} if config is None else read_toml(config)
-    settings |= {name: parsed(name, text) for name, text in flags.items() if text is not None}
+    given = {name: parsed(name, text) for name, text in flags.items() if text is not None}
+    settings = merged({} if config is None else read_toml(config), given)
     if distributed:
         asked = settings.get("nodes", size)
         if asked != size and not (resume or restarted):
@@ -130,6 +132,18 @@ def train(
     if speaks:
         reached = f"test accuracy {rows[-1]['test_accuracy']:.1%}, " if rows else ""
         print(f"done: {reached}run in {out}")
+
+
+def merged(file: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration file and those of flags, which win, also as method options.
+
+    An option in the spec of --algorithm replaces the file's field of that name, and is refused
+    beside a flag of that name.
+    """
+    spec = flags.get("algorithm", "")
+    options = parse_algorithm(spec)[1] if spec else {}
+    refuse_twice(spec, options, flags)
+    return {name: value for name, value in file.items() if name not in options} | flags
 
 
 def parsed(name: str, text: str) -> object:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.algorithms.catalog import algorithm, parse_algorithm
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.topology.catalog import parse_spec
 from basegraph.topology.integers import at_least
@@ -39,7 +39,7 @@ class RunConfig:
     nodes: int = 25
     """Number of nodes n."""
     algorithm: str = "dsgdm"
-    """A method of the catalogue."""
+    """A method of the catalogue with its options, such as d2:damping=0.5."""
     momentum: float = 0.9
     """β, for the methods that have momentum."""
     nesterov: bool = False
@@ -90,10 +90,9 @@ class RunConfig:
     """cpu, cuda, or auto: cuda where there is one."""
 
     def __post_init__(self) -> None:
+        _spread_algorithm(self)
         _check_types(self)
         parse_spec(self.topology)
-        if self.algorithm not in ALGORITHMS:
-            raise unknown("algorithm", self.algorithm, ALGORITHMS)
         for field, low in _LOWEST.items():
             at_least(low, below=2**63, **{field: getattr(self, field)})
         _number(self, "momentum", "in [0, 1)", lambda v: 0 <= v < 1)
@@ -185,6 +184,33 @@ def field_help() -> dict[str, str]:
             assert isinstance(field.target, ast.Name)
             found[field.target.id] = ast.literal_eval(line.value)
     return found
+
+
+METHOD_FIELDS = ("momentum", "nesterov", "damping")
+"""Options of methods that are fields of their own."""
+
+
+def _spread_algorithm(config: RunConfig) -> None:
+    """Move the options of the algorithm's spec that are fields into those fields.
+
+    So dsgdm:momentum=0.5 and dsgdm with the field momentum = 0.5 are one configuration.
+    """
+    name, options = parse_algorithm(config.algorithm)
+    for field in fields(config):
+        if field.name not in METHOD_FIELDS or field.name not in options:
+            continue
+        value = options.pop(field.name)
+        given = getattr(config, field.name)
+        if given != field.default and str(given) != str(value):
+            raise InvalidArgument(field.name, given, f"algorithm={config.algorithm!r} differs")
+        object.__setattr__(config, field.name, value)
+    algorithm(name, **options)  # the method's factory refuses the values that it does not take
+    written = ",".join(f"{option}={_plain(value)}" for option, value in sorted(options.items()))
+    object.__setattr__(config, "algorithm", f"{name}:{written}" if written else name)
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _WORDS = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
