@@ -16,6 +16,8 @@ import torch
 from launch import environment, free_port, torchrun
 from safetensors.torch import load_file
 
+from basegraph.commands.sweep import sweep
+from basegraph.errors import InvalidArgument
 from basegraph.optim import survivors
 from basegraph.training.config import RunConfig
 from basegraph.training.run import train
@@ -198,6 +200,25 @@ def test_without_torchrun(tmp_path):
     assert done.stderr.startswith(
         "basegraph: error: --engine='distributed': start it with torchrun"
     )
+
+
+def test_torchrun_needs_the_distributed_engine(tmp_path):
+    """Else every process would simulate all nodes, into one folder."""
+    started = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+               "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
+               "-m", "basegraph", "train", "--out", str(tmp_path / "run")]  # fmt: skip
+    done = subprocess.run(started, capture_output=True, text=True, timeout=200, env=environment())
+    said = one_line(done)
+    assert "torchrun has started 2 processes, each of which would do all of it" in said
+    assert "torchrun --nproc-per-node 2 -m basegraph train --engine distributed --out" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_torchrun_starts_no_sweeps(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    (tmp_path / "s.toml").write_text("[grid]\nseed = [0]\n")
+    with pytest.raises(InvalidArgument, match="start it without torchrun; --executor ray"):
+        sweep(tmp_path / "s.toml", tmp_path / "run")
 
 
 def test_one_process_does_not_resume_what_lost_a_node(tmp_path):

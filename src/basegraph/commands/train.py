@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from basegraph.algorithms.catalog import parse_algorithm
-from basegraph.commands.arguments import number
+from basegraph.commands.arguments import number, refuse_torchrun
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.specs import refuse_twice
 from basegraph.training.config import RunConfig, field_help, read_toml
@@ -83,7 +83,15 @@ def train(
     if engine not in ("stacked", "distributed"):
         raise InvalidArgument("--engine", engine, "must be stacked or distributed")
     distributed = engine == "distributed"
-    if distributed:
+    if not distributed:
+        refuse_torchrun(
+            "--engine",
+            engine,
+            "start it without torchrun, or with a node per process: torchrun --nproc-per-node "
+            f"{os.environ.get('LOCAL_WORLD_SIZE', 'N')} -m basegraph train --engine distributed "
+            f"--out {out}",
+        )
+    else:
         from basegraph.mixing.group import job, restarts
         from basegraph.training.elastic import world_size
         from basegraph.training.folder import belongs_to
