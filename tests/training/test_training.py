@@ -19,7 +19,7 @@ from basegraph import checkpoint
 from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.data.augment import gather
 from basegraph.data.catalog import load
-from basegraph.data.dataset import Dataset, Split
+from basegraph.data.dataset import Dataset
 from basegraph.models.networks import build
 from basegraph.plots.learning import labels
 from basegraph.training import update
@@ -285,21 +285,6 @@ def test_curves_of_different_experiments_are_not_merged():
     assert len(set(labels([base, {**base, "seed": 1}]))) == 1
     assert len(set(labels([base, {**base, "lr": 0.2}]))) == 2
     assert labels([base, {**base, "lr": 0.2}])[1] == "base:k=1, dsgdm, lr=0.2"
-
-
-def test_any_module_and_dataset(tmp_path):
-    draws = np.random.default_rng(0)
-    labels = np.arange(80) % 2
-    images = (draws.integers(0, 40, (80, 1, 4, 4)) + 150 * labels[:, None, None, None]).astype(
-        np.uint8
-    )
-    split = Split(images, labels)
-    module = nn.Sequential(
-        nn.Flatten(), nn.Linear(16, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2)
-    )
-    config = RunConfig(nodes=4, epochs=20, batch=8, alpha=1.0, lr=0.1)
-    rows = train(config, tmp_path / "r", dataset=Dataset("own", split, split, 2), module=module)
-    assert rows[-1]["test_accuracy"] == 1.0
 
 
 def test_bytes_are_counted():

@@ -16,6 +16,10 @@ Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 
+OWN = "own: "
+"""What the recorded name of a dataset or model begins with that was passed from Python."""
+
+
 class DataError(BasegraphError):
     """A dataset that is missing, cut short or not what it should be."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.algorithms.catalog import algorithm, parse_algorithm
+from basegraph.data.dataset import OWN
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.topology.catalog import parse_spec
 from basegraph.topology.integers import at_least
@@ -61,7 +62,7 @@ class RunConfig:
     validation: float = 0.1
     """Share of the training set that is held out."""
     augment: str = "auto"
-    """crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset."""
+    """crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset, if any."""
     model: str = "mlp"
     """mlp, lenet, vgg11 or resnet18."""
     epochs: int = 60
@@ -238,7 +239,7 @@ def _number(config: RunConfig, field: str, accepted: str, test: Any) -> None:
 
 
 def _augmentations_of_the_paper(dataset: str) -> tuple[str, ...]:
-    if dataset == "digits":
+    if dataset == "digits" or dataset.startswith(OWN):
         return ()
     return ("crop",) if dataset in ("mnist", "fashion-mnist") else AUGMENTATIONS
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import nn
 
-from basegraph.data.catalog import load
-from basegraph.data.dataset import Dataset
+from basegraph.data.catalog import load, recorded_name
+from basegraph.data.dataset import OWN, Dataset
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
@@ -41,9 +41,18 @@ def train(
 ) -> Rows:
     """Run or resume a run in its folder; returns the rows of metrics.jsonl.
 
-    `dataset` and `module` may be given instead of the configuration's names: any module will do
-    that is a function of its parameters and samples alone. A run that was stopped before its first
-    checkpoint resumes from the start.
+    A run that was stopped before its first checkpoint resumes from the start.
+
+    Args:
+        config: Everything that determines the run.
+        out: The folder of the run.
+        resume: Continue the run in the folder.
+        watcher: What to call at the start, after a step and after an evaluation.
+        dataset: A dataset in place of the configuration's. The run records its own name.
+        module: A model in place of the configuration's: any module that is a function of its
+            parameters and samples alone. The run records the name of its class. To resume a run,
+            pass the same dataset and module again.
+
     """
     job = Job(config, Path(out), resume, watcher or Watcher())
     (found,) = train_together([job], dataset=dataset, module=module)
@@ -60,6 +69,7 @@ def train_together(
     The jobs may differ in seed, learning rate, α and topology, and must stand at the same step.
     """
     folders = [RunFolder(job.out, resume=job.resume) for job in jobs]
+    jobs = [replace(job, config=_as_given(job.config, dataset, module)) for job in jobs]
     config = jobs[0].config
     if dataset is None:
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
@@ -80,3 +90,12 @@ def train_together(
         run.begin(dataset)
     with told_to_stop() as told:
         return Loop(engine, runs).run(told)
+
+
+def _as_given(config: RunConfig, dataset: Dataset | None, module: nn.Module | None) -> RunConfig:
+    """The configuration with the names of the dataset and the module that are used instead."""
+    if dataset is not None:
+        config = replace(config, dataset=recorded_name(dataset))
+    if module is not None:
+        config = replace(config, model=f"{OWN}{type(module).__name__}")
+    return config
