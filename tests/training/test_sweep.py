@@ -19,11 +19,11 @@ from basegraph.data.catalog import load
 from basegraph.experiments import mnist, pairs, sweep
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
+from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import memory
 from basegraph.training.config import RunConfig
 from basegraph.training.loop import Diverged
-from basegraph.training.replica import Replica
 from basegraph.training.run import Job, train, train_together
 from test_cli import ok, run
 
@@ -164,6 +164,7 @@ def test_ray_gives_the_same(tmp_path):
         ('[grid]\ntopology = ["rong"]\n', "topology='rong': did you mean 'ring'"),
         ('[grid]\nalgorithm = ["dsgd", "d2"]\n', "d2 is unstable on base:k=1 with n=25"),
         ("[grid\n", "is not TOML"),
+        ("[grid]\nnodes = [5, 10000000]\n", "nodes=10000000: must be at most the 1295 training"),
         ('model = "lenet"\n[grid]\nlr = [0.1]\n', "model='lenet': does not take images"),
     ],
 )
@@ -214,9 +215,8 @@ def test_what_does_not_fit_is_refused_with_what_would(monkeypatch, tmp_path):
 
 def test_packs_shrink_to_the_memory(monkeypatch, tmp_path):
     dataset = load("digits")
-    replica = Replica(RunConfig(**FIXED), dataset, build("mlp", dataset.shape, 10, 0))
-    device = torch.device("cpu")
-    need = memory.bytes_of_run(replica, dataset, device)
+    model = FlatModel(build("mlp", dataset.shape, 10, 0))
+    need = memory.bytes_of_run(RunConfig(**FIXED), model, dataset, torch.device("cpu"))
     room = (memory.bytes_of_data(dataset) + 2.5 * need) / memory.SHARE
     monkeypatch.setattr(memory, "free_memory", lambda device: int(room))
     packs = []

@@ -10,6 +10,8 @@ from torch import nn
 
 from basegraph.data.catalog import load, recorded_name
 from basegraph.data.dataset import OWN, Dataset
+from basegraph.data.partition import require_samples
+from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
@@ -73,14 +75,16 @@ def train_together(
     config = jobs[0].config
     if dataset is None:
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
-    replicas = []
-    for job in jobs:
-        mine = module or build(job.config.model, dataset.shape, dataset.classes, job.config.seed)
-        replicas.append(Replica(job.config, dataset, mine))
     device = pick_device(config.device)
-    room = fit(replicas[0], dataset, device)
-    if room < len(replicas):
-        raise NotEnoughMemory(f"{len(replicas)} runs beside each other: {room} fit on {device}")
+    modules = []
+    for job in jobs:  # what is cheap to find out comes first
+        require_samples(job.config.nodes, len(dataset.train), job.config.validation)
+        shape, classes, seed = dataset.shape, dataset.classes, job.config.seed
+        modules.append(module or build(job.config.model, shape, classes, seed))
+    room = fit(config, FlatModel(modules[0]), dataset, device)
+    if room < len(jobs):
+        raise NotEnoughMemory(f"{len(jobs)} runs beside each other: {room} fit on {device}")
+    replicas = [Replica(job.config, dataset, mine) for job, mine in zip(jobs, modules, strict=True)]
     engine = StackedEngine(dataset, replicas)
     runs = [
         Run(folder, engine, job.watcher, replica)
