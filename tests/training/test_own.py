@@ -12,7 +12,9 @@ from torch import nn
 
 import basegraph as bg
 from basegraph.data.catalog import load
-from basegraph.data.dataset import Dataset, Split
+from basegraph.data.dataset import DataError, Dataset, Split
+from basegraph.models.flat import FlatModel
+from basegraph.models.gradients import Gradients
 from basegraph.provenance import provenance
 from basegraph.training.config import RunConfig, read_toml
 from basegraph.training.loop import Watcher
@@ -100,6 +102,65 @@ def test_does_not_resume_without_them(given, complaint, tmp_path):
     config = RunConfig(**read_toml(tmp_path / "run" / "config.toml"))
     with pytest.raises(bg.InvalidArgument, match=complaint):
         train(config, tmp_path / "run", resume=True, **given)
+
+
+class Tied(nn.Module):
+    """Two layers with one weight; the activation decides whether there is a stacked form."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.flatten, self.activation = nn.Flatten(), activation
+        self.one, self.two, self.last = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 2)
+        self.two.weight = self.one.weight
+
+    def forward(self, x):
+        return self.last(self.activation(self.two(self.activation(self.one(self.flatten(x))))))
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), nn.GELU()], ids=["stacked", "vmap"])
+def test_tied_weights_are_one_parameter(activation, tmp_path):
+    torch.manual_seed(0)
+    tied = Tied(activation)
+    train(SHORT, tmp_path / "run", dataset=blobs(), module=tied)
+    facts = json.loads((tmp_path / "run" / "provenance.json").read_text())["measured"]
+    assert facts["parameters"] == 16 * 16 + 2 * 16 + 16 * 2 + 2
+    model = FlatModel(tied)
+    x_nd = model.initial().repeat(2, 1)
+    samples, labels = torch.randn(2, 5, 1, 4, 4), torch.tensor([[0, 1, 0, 1, 1]] * 2)
+    _, found = Gradients(model, nn.functional.cross_entropy)(x_nd, samples, labels)
+    for node in range(2):
+        tied.zero_grad()
+        nn.functional.cross_entropy(tied(samples[node]), labels[node]).backward()
+        by_hand = torch.cat([p.grad.reshape(-1) for p in tied.parameters()])
+        assert torch.allclose(found[node], by_hand, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, torch.tensor])
+def test_floating_point_images_give_what_eight_bits_give(kind, tmp_path):
+    torch.manual_seed(0)
+    whole, module = blobs(), Small()
+    images = (whole.train.images / np.float32(255)).astype(np.float32)
+    images = kind(images) if kind is torch.tensor else images.astype(kind)
+    split = Split(images, whole.train.labels.astype(np.int32))
+    rows = train(SHORT, tmp_path / "float", dataset=Dataset("b", split, split, 2), module=module)
+    expected = train(SHORT, tmp_path / "int", dataset=whole, module=module)
+    for mine, theirs in zip(rows, expected, strict=True):
+        assert mine["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-4)
+        assert mine["test_accuracy"] == theirs["test_accuracy"]
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "complaint"),
+    [
+        (np.zeros((2, 1, 4, 4), np.int64), [0, 1], "images must be uint8 or floating point, not"),
+        (np.full((2, 1, 4, 4), np.nan), [0, 1], "images must be finite"),
+        (np.zeros((2, 1, 4, 4)), [0.0, 1.0], "labels must be integers, not float64"),
+        (np.zeros((2, 4, 4)), [0, 1], r"2 images of shape \(4, 4\) do not go with 2 labels"),
+    ],
+)
+def test_images_and_labels_of_other_types_are_refused(images, labels, complaint):
+    with pytest.raises(DataError, match=complaint):
+        Split(images, labels)
 
 
 @pytest.mark.parametrize(

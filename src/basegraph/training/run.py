@@ -11,6 +11,7 @@ from torch import nn
 from basegraph.data.catalog import load, recorded_name
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import require_samples
+from basegraph.files import CannotWrite
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
@@ -93,7 +94,12 @@ def train_together(
     for run in runs:
         run.begin(dataset)
     with told_to_stop() as told:
-        return Loop(engine, runs).run(told)
+        try:
+            return Loop(engine, runs).run(told)
+        except CannotWrite as error:
+            raise CannotWrite(
+                f"{error}; what was written before is kept, --resume continues"
+            ) from error
 
 
 def _as_given(config: RunConfig, dataset: Dataset | None, module: nn.Module | None) -> RunConfig:
