@@ -84,7 +84,8 @@ def test_a_run_on_a_full_disk_keeps_what_it_had(file, tmp_path, monkeypatch):
         if file == "checkpoint":
             patched.setattr(checkpoint, "save_file", full_the_second_time(checkpoint.save_file))
         else:
-            patched.setattr(folder, "os", SimpleNamespace(fsync=full_the_second_time(os.fsync)))
+            full = {**vars(os), "fsync": full_the_second_time(os.fsync)}
+            patched.setattr(folder, "os", SimpleNamespace(**full))
         message = rf"{file}\..*: cannot be written: .*No space left on device.*--resume continues"
         with pytest.raises(CannotWrite, match=message):
             train(config, tmp_path / "run")

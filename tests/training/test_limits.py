@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import basegraph as bg
-from basegraph.training import memory, replica
+from basegraph.data.catalog import load
+from basegraph.models.networks import build
+from basegraph.training import estimate, memory, replica
 from basegraph.training.config import RunConfig
+from basegraph.training.engine import StackedEngine
+from basegraph.training.loop import Watcher
+from basegraph.training.replica import Replica
 from basegraph.training.run import train
 
 
@@ -30,3 +36,27 @@ def test_refused_before_topology_and_split_are_built(
     with pytest.raises(bg.BasegraphError, match=complaint):
         train(RunConfig(epochs=3, **fields), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+def test_long_runs_say_how_long_before_they_begin(seconds, monkeypatch, tmp_path):
+    lines = []
+
+    def stepped(step, total, loss):
+        lines.append("step")
+
+    monkeypatch.setattr(estimate, "seconds_of_gradients", lambda engine: seconds)
+    config = RunConfig(nodes=3, epochs=1, batch=64, evaluate_every=1)
+    train(config, tmp_path / "run", watcher=Watcher(stepped=stepped, noted=lines.append))
+    said = ["the steps will take about 7.0 hours, evaluations not counted"] if seconds else []
+    assert lines == [*said, *["step"] * 7]
+
+
+def test_the_time_of_gradients_is_measured():
+    dataset = load("digits")
+    config = RunConfig(nodes=3, epochs=1)
+    module = build("mlp", dataset.shape, 10, 0)
+    engine = StackedEngine(dataset, [Replica(config, dataset, module)])
+    before = engine.x_nd.clone()
+    assert estimate.seconds_of_gradients(engine) > 0
+    assert torch.equal(engine.x_nd, before)

@@ -17,11 +17,13 @@ from basegraph.errors import InvalidArgument, unknown
 from basegraph.topology.catalog import parse_spec
 from basegraph.topology.integers import at_least
 
+MOST_THREADS = 2**10
 PRECISIONS = ("tf32", "float32", "bf16")
 AUGMENTATIONS = ("crop", "flip", "erase")
 FREE = (
     "data_dir",
     "device",
+    "threads",
     "capture",
     "compile",
     "evaluate_every",
@@ -87,6 +89,8 @@ class RunConfig:
     """On a GPU, replay the whole step as one CUDA graph."""
     compile: bool = True
     """Compile the captured step with torch.compile: takes a minute, then doubles the speed."""
+    threads: int = 0
+    """CPU threads of torch; 0: by the size of the work, or as OMP_NUM_THREADS says."""
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
 
@@ -96,6 +100,7 @@ class RunConfig:
         parse_spec(self.topology)
         for field, low in _LOWEST.items():
             at_least(low, below=2**63, **{field: getattr(self, field)})
+        at_least(0, below=MOST_THREADS, threads=self.threads)
         _number(self, "momentum", "in [0, 1)", lambda v: 0 <= v < 1)
         _number(self, "weight_decay", "0 or above", lambda v: v >= 0)
         _number(self, "alpha", "above 0", lambda v: v >= 1e-300)

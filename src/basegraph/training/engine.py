@@ -311,6 +311,9 @@ class StackedEngine:
             how += ["compiled"] if self.captures and self.config.compile else []
             name = torch.cuda.get_device_name(self.device)
             device = ", ".join([name, *how, self.config.precision])
+        else:
+            count = torch.get_num_threads()
+            device = f"{device}, {count} {'thread' if count == 1 else 'threads'}"
         return {**self.replicas[replica].facts(), "device": device}
 
     def bytes_sent(self, replica: int = 0) -> float:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from basegraph.algorithms.catalog import algorithm
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError
 from basegraph.models.flat import FlatModel
+from basegraph.models.layers import layer_outputs
 from basegraph.training.config import RunConfig
 
 SHARE = 0.85
@@ -75,24 +75,9 @@ def free_memory(device: torch.device) -> int:
 
 def _activations(module: nn.Module, shape: tuple[int, int, int]) -> int:
     """Numbers that one sample leaves behind: every layer's output and what convolutions unfold."""
-    found = 0
-
-    def note(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        nonlocal found
-        found += output.numel()
+    total = 0
+    for layer, output in layer_outputs(module, shape):
+        total += output.numel()
         if isinstance(layer, nn.Conv2d):
-            taps = layer.weight[0].numel()
-            found += taps * output.numel() // layer.out_channels
-
-    leaves = [layer for layer in module.modules() if not list(layer.children())]
-    hooks = [layer.register_forward_hook(note) for layer in leaves]
-    first = next(module.parameters())
-    try:
-        with torch.no_grad():
-            module(torch.zeros(1, *shape, dtype=first.dtype, device=first.device))
-    except (RuntimeError, TypeError, ValueError):
-        return 0  # it does not take such images: the engine will say so
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return found
+            total += layer.weight[0].numel() * output.numel() // layer.out_channels
+    return total

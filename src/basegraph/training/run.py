@@ -17,10 +17,12 @@ from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
 from basegraph.training.engine import StackedEngine
+from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.replica import Replica
+from basegraph.training.threads import choose_threads, using_threads
 
 
 @dataclass(frozen=True)
@@ -82,24 +84,31 @@ def train_together(
         require_samples(job.config.nodes, len(dataset.train), job.config.validation)
         shape, classes, seed = dataset.shape, dataset.classes, job.config.seed
         modules.append(module or build(job.config.model, shape, classes, seed))
-    room = fit(config, FlatModel(modules[0]), dataset, device)
+    model = FlatModel(modules[0])
+    room = fit(config, model, dataset, device)
     if room < len(jobs):
         raise NotEnoughMemory(f"{len(jobs)} runs beside each other: {room} fit on {device}")
-    replicas = [Replica(job.config, dataset, mine) for job, mine in zip(jobs, modules, strict=True)]
-    engine = StackedEngine(dataset, replicas)
-    runs = [
-        Run(folder, engine, job.watcher, replica)
-        for replica, (job, folder) in enumerate(zip(jobs, folders, strict=True))
-    ]
-    for run in runs:
-        run.begin(dataset)
-    with told_to_stop() as told:
+    threads = choose_threads(config, model, dataset, device, config.nodes * len(jobs))
+    with using_threads(threads.steps):
+        replicas = [
+            Replica(job.config, dataset, mine) for job, mine in zip(jobs, modules, strict=True)
+        ]
+        engine = StackedEngine(dataset, replicas)
+        runs = [
+            Run(folder, engine, job.watcher, replica, threads.evaluations)
+            for replica, (job, folder) in enumerate(zip(jobs, folders, strict=True))
+        ]
+        for run in runs:
+            run.begin(dataset)
+        long = estimate(engine)
+        if long is not None:
+            runs[0].watcher.noted(long)
         try:
-            return Loop(engine, runs).run(told)
+            with told_to_stop() as told:
+                return Loop(engine, runs).run(told)
         except CannotWrite as error:
-            raise CannotWrite(
-                f"{error}; what was written before is kept, --resume continues"
-            ) from error
+            kept = "what was written before is kept, --resume continues"
+            raise CannotWrite(f"{error}; {kept}") from error
 
 
 def _as_given(config: RunConfig, dataset: Dataset | None, module: nn.Module | None) -> RunConfig:
