@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import basegraph as bg
+from basegraph import cli
 
 
 def run(*arguments, cwd=None, env=None):
@@ -22,6 +25,20 @@ def run(*arguments, cwd=None, env=None):
         env=env,
         timeout=120,
     )
+
+
+def run_here(*arguments, cwd="."):
+    """As `run`, without a process of its own: for what is refused before anything begins."""
+    out, err, argv, code = io.StringIO(), io.StringIO(), sys.argv, 0
+    sys.argv = ["basegraph", *map(str, arguments)]
+    try:
+        with redirect_stdout(out), redirect_stderr(err), chdir(cwd):
+            cli.main()
+    except SystemExit as left:
+        code = left.code
+    finally:
+        sys.argv = argv
+    return subprocess.CompletedProcess(sys.argv, code, out.getvalue(), err.getvalue())
 
 
 def ok(*arguments, **options):

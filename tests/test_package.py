@@ -16,6 +16,7 @@ LAYERS = [
     "errors",
     "files",
     "lock",
+    "specs",
     "checkpoint",
     "provenance",
     "topology",

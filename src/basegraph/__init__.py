@@ -1,5 +1,6 @@
 """basegraph: exact averaging in finitely many gossip rounds, for any number of nodes."""
 
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm
 from basegraph.consensus import consensus_error, gossip
 from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime, PeerLost
 from basegraph.topology.catalog import TOPOLOGIES, topology
@@ -41,6 +42,7 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
+    "ALGORITHMS",
     "TOPOLOGIES",
     "BasegraphError",
     "Certificate",
@@ -56,6 +58,7 @@ __all__ = [
     "Round",
     "Sequence",
     "Topology",
+    "algorithm",
     "bytes_per_round",
     "consensus_delay",
     "consensus_error",

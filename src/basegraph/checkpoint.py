@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from basegraph.errors import BasegraphError, short
-from basegraph.files import replacing
+from basegraph.files import CannotWrite, replacing
 
 FORMAT = 1
 
@@ -62,7 +62,10 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Write a checkpoint; the one that was there stays until the new one is whole and on disk."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
-        save_file(whole, temporary, {"basegraph": json.dumps({"format": FORMAT, **facts})})
+        try:
+            save_file(whole, temporary, {"basegraph": json.dumps({"format": FORMAT, **facts})})
+        except SafetensorError as error:  # which hides the system's own error
+            raise CannotWrite(f"{path}: cannot be written: {error}") from None
 
 
 def load(path: Path, schema: Schema | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -61,6 +61,9 @@ def options(
 
 def main() -> None:
     """Run the command line and turn users' mistakes into one line."""
+    # Before torch is loaded: its threads would otherwise spin while they wait for each other, which
+    # slows them down many times over where other programs hold the cores (benchmarks/threads.py).
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show ← gets a ?
             stream.reconfigure(errors="replace")

@@ -8,10 +8,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from basegraph.errors import InvalidArgument
+from basegraph.errors import BasegraphError, InvalidArgument
 
 LONGEST_NAME = 230
 """Of a file: the temporary one beside it is a little longer, and 255 is the limit of most disks."""
+
+
+class CannotWrite(BasegraphError, OSError):
+    """A file could not be written: the disk is full, say. What was there before is intact."""
+
+    exit_code = 1
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name the file whose writing fails in here."""
+    try:
+        yield
+    except CannotWrite:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CannotWrite(f"{path}: cannot be written: {reason}") from error
 
 
 def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force: bool) -> Path:
@@ -42,16 +60,20 @@ def replacing(path: Path) -> Iterator[Path]:
 
     If the block raises, `path` is as it was and the temporary file is gone.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
+    with writing(path):
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent
+        )
     os.close(handle)
     temporary = Path(name)
     try:
-        yield temporary
-        with open(temporary, "rb+") as written:
-            os.fsync(written.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp's files are private; a result is not
-        temporary.replace(path)
+        with writing(path):
+            yield temporary
+            with open(temporary, "rb+") as written:
+                os.fsync(written.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)  # mkstemp's files are private; a result is not
+            temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -13,19 +13,39 @@ import numpy as np
 
 
 def provenance(data: str) -> dict[str, str]:
-    """Command, version, commit (where the source is a checkout), machine and data."""
+    """Command, versions, commit (where the source is a checkout), machine and data.
+
+    torch and the GPU are named where this process has loaded torch: much here does without.
+    """
     from basegraph import __version__
 
-    command = ["basegraph", *sys.argv[1:]]
     return {
-        "command": shlex.join(command),
+        "command": _command(),
         "basegraph": __version__,
         "commit": _commit(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "python": platform.python_version(),
         "numpy": np.__version__,
+        **_torch(),
         "data": data,
     }
+
+
+def _command() -> str:
+    """The command line, or the script that has called the library."""
+    script = Path(sys.argv[0])
+    ours = script.stem == "basegraph" or script.parent.name == "basegraph"
+    return shlex.join([*(["basegraph"] if ours else ["python", script.name]), *sys.argv[1:]])
+
+
+def _torch() -> dict[str, str]:
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return {}
+    found = {"torch": str(torch.__version__)}
+    if torch.cuda.is_available():
+        found["gpu"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    return found
 
 
 def _commit() -> str:

@@ -270,6 +270,11 @@ def test_damped():
         ("dsgdm", {"momentum": "0.9"}, r"momentum='0.9': must be a number"),
         ("dsgdm", {"nesterov": 1}, "nesterov=1: must be True or False"),
         ("d2", {"damping": 0}, r"damping=0: must be a number in \(0, 1\]"),
+        ("d2:damping=2", {}, r"damping=2.0: must be a number in \(0, 1\]"),
+        ("d2:damping=auto", {}, "damping='auto': must be a number"),
+        ("dsgdm:momentum", {}, "algorithm='dsgdm:momentum': options are written"),
+        ("dsgdm:beta=1", {}, "option of dsgdm='beta': not known. Known: momentum, nesterov"),
+        ("dsgdm:momentum=0.5", {"momentum": 0.9}, "momentum=0.9: is given in the spec"),
     ],
 )
 def test_bad_options(name, options, complaint):

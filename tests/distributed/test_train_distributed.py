@@ -14,6 +14,7 @@ import torch
 from launch import Job, environment, free_port, torchrun
 from safetensors.torch import load_file
 
+from basegraph.commands.sweep import sweep
 from basegraph.data.catalog import load
 from basegraph.errors import InvalidArgument
 from basegraph.models.networks import build
@@ -186,6 +187,25 @@ def test_a_node_that_never_comes_is_named(node, tmp_path):
     told = f"basegraph: error: node {node}: node {1 - node} did not answer at start-up within 1 s"
     assert done.stderr.startswith(told)
     assert done.stderr.count("\n") == 1
+
+
+def test_torchrun_needs_the_distributed_engine(tmp_path):
+    """Else every process would simulate all nodes, into one folder."""
+    started = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
+               "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
+               "-m", "basegraph", "train", "--out", str(tmp_path / "run")]  # fmt: skip
+    done = subprocess.run(started, capture_output=True, text=True, timeout=200, env=environment())
+    said = one_line(done)
+    assert "torchrun has started 2 processes, each of which would do all of it" in said
+    assert "torchrun --nproc-per-node 2 -m basegraph train --engine distributed --out" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_torchrun_starts_no_sweeps(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    (tmp_path / "s.toml").write_text("[grid]\nseed = [0]\n")
+    with pytest.raises(InvalidArgument, match="start it without torchrun; --executor ray"):
+        sweep(tmp_path / "s.toml", tmp_path / "run")
 
 
 def test_one_process_does_not_resume_what_lost_a_node(tmp_path):

@@ -19,13 +19,13 @@ from basegraph.data.catalog import load
 from basegraph.experiments import mnist, pairs, sweep
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
+from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import memory
 from basegraph.training.config import RunConfig
 from basegraph.training.loop import Diverged
-from basegraph.training.replica import Replica
 from basegraph.training.run import Job, train, train_together
-from test_cli import ok, run
+from test_cli import ok, run, run_here
 
 FIXED = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 GRID = 'nodes = 5\nepochs = 4\nbatch = 16\n[grid]\ntopology = ["base:k=1", "ring"]\nseed = [0, 1]\n'
@@ -87,18 +87,16 @@ def test_sweep_end_to_end(tmp_path):
     (tmp_path / "s.toml").write_text(GRID)
     text = ok("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
     assert "4 of 4 runs done" in text
-    ok("train", "--nodes", 5, "--epochs", 4, "--batch", 16, "--topology", "ring", "--seed", 1,
-       "--out", tmp_path / "alone")  # fmt: skip
+    train(RunConfig(nodes=5, epochs=4, batch=16, topology="ring", seed=1), tmp_path / "alone")
     close(metrics(tmp_path / "out" / "topology=ring_seed=1"), metrics(tmp_path / "alone"))
-    again = run("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
+    again = run_here("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
     assert again.returncode == 2
     assert "holds a sweep already; --resume continues it" in again.stderr
-    rows = json.loads(
-        ok("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume", "--json")
-    )
+    arguments = ["sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume", "--json"]
+    rows = json.loads(run_here(*arguments).stdout)
     assert [row["epoch"] for row in rows] == [4] * 4
     (tmp_path / "s.toml").write_text(GRID + "lr = [0.1]\n")
-    other = run("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume")
+    other = run_here("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume")
     assert other.returncode == 2
     assert "holds a sweep of another file" in other.stderr
 
@@ -106,7 +104,7 @@ def test_sweep_end_to_end(tmp_path):
 def test_a_failed_run_is_reported_and_not_tried_again(tmp_path):
     (tmp_path / "s.toml").write_text("nodes = 5\nepochs = 4\n[grid]\nlr = [0.1, 1e9]\n")
     for resume in ([], ["--resume"]):
-        done = run("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", *resume)
+        done = run_here("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", *resume)
         assert done.returncode == 1
         assert "1 of 2 runs done" in done.stdout
         assert "the loss of node" in done.stdout
@@ -134,8 +132,8 @@ def test_a_stopped_sweep_resumes(how, tmp_path):
         assert process.returncode == 128 + how
         assert b"checkpoint in each of 4 folders, --resume continues" in errors
     assert one.read_text().count('"epoch": 200,') == 0
-    ok("sweep", tmp_path / "s.toml", "--out", cut, "--resume")
-    ok("sweep", tmp_path / "s.toml", "--out", whole)
+    for arguments in (["--out", cut, "--resume"], ["--out", whole]):
+        assert run_here("sweep", tmp_path / "s.toml", *arguments).returncode == 0
     for name in ("topology=base-k1_seed=0", "topology=ring_seed=1"):
         assert without_time(metrics(cut / name)) == without_time(metrics(whole / name))
 
@@ -147,7 +145,7 @@ def test_ray_gives_the_same(tmp_path):
     assert done.returncode == 1, done.stderr
     assert "2 of 4 runs done" in done.stdout
     assert len(list((tmp_path / "ray" / "failures").glob("topology=*_lr=1000000000.0.txt"))) == 2
-    run("sweep", tmp_path / "s.toml", "--out", tmp_path / "local")
+    run_here("sweep", tmp_path / "s.toml", "--out", tmp_path / "local")
     name = "topology=ring_lr=0.1"
     close(metrics(tmp_path / "ray" / name), metrics(tmp_path / "local" / name))
 
@@ -167,12 +165,13 @@ def test_ray_gives_the_same(tmp_path):
         ('[grid]\ntopology = ["rong"]\n', "topology='rong': did you mean 'ring'"),
         ('[grid]\nalgorithm = ["dsgd", "d2"]\n', "d2 is unstable on base:k=1 with n=25"),
         ("[grid\n", "is not TOML"),
+        ("[grid]\nnodes = [5, 10000000]\n", "nodes=10000000: must be at most the 1295 training"),
         ('model = "lenet"\n[grid]\nlr = [0.1]\n', "model='lenet': does not take images"),
     ],
 )
 def test_bad_sweeps_are_refused_before_anything_runs(text, complaint, tmp_path):
     (tmp_path / "s.toml").write_text(text)
-    done = run("sweep", "s.toml", "--out", "out", cwd=tmp_path)
+    done = run_here("sweep", "s.toml", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1
@@ -197,11 +196,11 @@ def test_a_refused_sweep_is_one_line_and_leaves_its_folder_free(executor, tmp_pa
 
 
 def test_no_such_file_and_executor(tmp_path):
-    done = run("sweep", "none.toml", "--out", "out", cwd=tmp_path)
+    done = run_here("sweep", "none.toml", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
     assert "SWEEP='none.toml': No such file" in done.stderr
     (tmp_path / "s.toml").write_text(GRID)
-    done = run("sweep", "s.toml", "--out", "out", "--executor", "slurm", cwd=tmp_path)
+    done = run_here("sweep", "s.toml", "--out", "out", "--executor", "slurm", cwd=tmp_path)
     assert done.returncode == 2
     assert "--executor='slurm': must be local or ray" in done.stderr
 
@@ -217,9 +216,8 @@ def test_what_does_not_fit_is_refused_with_what_would(monkeypatch, tmp_path):
 
 def test_packs_shrink_to_the_memory(monkeypatch, tmp_path):
     dataset = load("digits")
-    replica = Replica(RunConfig(**FIXED), dataset, build("mlp", dataset.shape, 10, 0))
-    device = torch.device("cpu")
-    need = memory.bytes_of_run(replica, dataset, device)
+    model = FlatModel(build("mlp", dataset.shape, 10, 0))
+    need = memory.bytes_of_run(RunConfig(**FIXED), model, dataset, torch.device("cpu"))
     room = (memory.bytes_of_data(dataset) + 2.5 * need) / memory.SHARE
     monkeypatch.setattr(memory, "free_memory", lambda device: int(room))
     packs = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from basegraph.algorithms.dsgdm import Momentum
 from basegraph.algorithms.method import Array, Method, Mix
+from basegraph.algorithms.options import below_one
 
 
 def allreduce_sgd(momentum: float = 0.9, nesterov: bool = False) -> Method:
@@ -12,6 +13,7 @@ def allreduce_sgd(momentum: float = 0.9, nesterov: bool = False) -> Method:
     All nodes hold the same model. `mix` is the exact average here, whatever the topology. With
     Nesterov, x ← x - η(βu + g).
     """
+    below_one(momentum=momentum)
 
     def step(x: Array, grad: Array, state: Momentum, lr: float, mix: Mix) -> tuple[Array, Momentum]:
         average = mix(grad)

@@ -22,6 +22,7 @@ from basegraph.algorithms.momentum_tracking import momentum_tracking
 from basegraph.algorithms.qg_dsgdm import qg_dsgdm
 from basegraph.algorithms.sgp import sgp
 from basegraph.errors import InvalidArgument, unknown
+from basegraph.specs import refuse_twice, split_spec, value_of
 
 
 @dataclass(frozen=True)
@@ -42,12 +43,31 @@ class Factory:
         return {p.name: p.default for p in inspect.signature(self.make).parameters.values()}
 
     def __call__(self, **options: object) -> Method:
-        """Make the method, after refusing options that it does not have or take."""
+        """Make the method, after refusing options that it does not have or of another type.
+
+        Which values are accepted is the factory's own business.
+        """
         for option, value in options.items():
-            if option not in self.options:
-                raise unknown(f"option of {self.name}", option, self.options)
-            _check(option, value)
+            self.require_option(option)
+            kind = type(self.options[option])
+            if not _is_a(kind, value):
+                raise InvalidArgument(option, value, _ACCEPTED[kind])
         return self.make(**options)
+
+    def require_option(self, option: str) -> None:
+        """Refuse an option that the method does not have."""
+        if option not in self.options:
+            raise unknown(f"option of {self.name}", option, self.options)
+
+
+_ACCEPTED = {bool: "must be True or False", int: "must be an integer", float: "must be a number"}
+
+
+def _is_a(kind: type, value: object) -> bool:
+    """Whether a value may stand for a default of this type: an integer may for a number."""
+    if kind not in _ACCEPTED or isinstance(value, bool):
+        return kind not in _ACCEPTED or kind is bool
+    return isinstance(value, (int, float) if kind is float else kind)
 
 
 _FACTORIES: dict[str, Callable[..., Method]] = {
@@ -69,25 +89,37 @@ ALGORITHMS: Mapping[str, Factory] = MappingProxyType(
 """name -> factory."""
 
 
-def algorithm(name: str, **options: object) -> Method:
-    """The method of this name.
+def algorithm(spec: str, **options: object) -> Method:
+    """The method that a spec names: a catalogue name, with options behind a colon if wanted.
 
     >>> algorithm("dsgdm", momentum=0.5).name
     'dsgdm'
+    >>> algorithm("d2:damping=0.5").name
+    'd2'
     """
-    if name not in ALGORITHMS:
-        raise unknown("algorithm", name, ALGORITHMS)
-    return ALGORITHMS[name](**options)
+    name, written = parse_algorithm(spec)
+    refuse_twice(spec, written, options)
+    return ALGORITHMS[name](**written, **options)
 
 
-def _check(option: str, value: object) -> None:
-    if option == "nesterov":
-        if not isinstance(value, bool):
-            raise InvalidArgument(option, value, "must be True or False")
-        return
-    low_open = option == "damping"
-    accepted = "must be a number in (0, 1]" if low_open else "must be a number in [0, 1)"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidArgument(option, value, accepted)
-    if not (0 < value <= 1 if low_open else 0 <= value < 1):
-        raise InvalidArgument(option, value, accepted)
+def parse_algorithm(spec: str) -> tuple[str, dict[str, object]]:
+    """A spec as (catalogue name, options); unknown names and options are refused.
+
+    >>> parse_algorithm("dsgdm:momentum=0.5,nesterov=true")
+    ('dsgdm', {'momentum': 0.5, 'nesterov': True})
+    """
+    name, written = split_spec("algorithm", spec, ALGORITHMS)
+    for option in written:
+        ALGORITHMS[name].require_option(option)
+    defaults = ALGORITHMS[name].options
+    return name, {option: _value(text, defaults[option]) for option, text in written.items()}
+
+
+def _value(text: str, default: object) -> object:
+    """An option's value as written; 7 is 7.0 where the option is a number."""
+    if isinstance(default, float):
+        try:
+            return float(text)
+        except ValueError:
+            return text
+    return value_of(text)

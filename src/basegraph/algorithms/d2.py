@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from basegraph.algorithms.method import Array, Method, Mix, damped
+from basegraph.algorithms.options import share
 
 
 class Previous(NamedTuple):
@@ -20,6 +21,7 @@ def d2(damping: float = 1.0) -> Method:
     `damping` τ < 1 uses (1-τ) I + τ W for W. On finite-time sequences D² is unstable without it,
     even with zero gradients: `stability.py` measures that, and `damping` that is stable.
     """
+    share(damping=damping)
 
     def step(x: Array, grad: Array, state: Previous, lr: float, mix: Mix) -> tuple[Array, Previous]:
         descent = lr * grad

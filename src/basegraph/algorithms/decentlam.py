@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from basegraph.algorithms.method import Array, Method, Mix
+from basegraph.algorithms.options import below_one
 
 
 class LargeBatch(NamedTuple):
@@ -18,6 +19,7 @@ def decentlam(momentum: float = 0.9) -> Method:
 
     Momentum over the whole decentralized step. A step with η = 0 mixes nothing.
     """
+    below_one(momentum=momentum)
 
     def step(
         x: Array, grad: Array, state: LargeBatch, lr: float, mix: Mix

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from basegraph.algorithms.method import Array, Method, Mix
+from basegraph.algorithms.options import below_one
 
 
 class Momentum(NamedTuple):
@@ -18,6 +19,7 @@ def dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
 
     With Nesterov, x ← mix(x - η(βu + g)).
     """
+    below_one(momentum=momentum)
 
     def step(x: Array, grad: Array, state: Momentum, lr: float, mix: Mix) -> tuple[Array, Momentum]:
         u = momentum * state.momentum + grad

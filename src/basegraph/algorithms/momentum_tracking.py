@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from basegraph.algorithms.method import Array, Method, Mix
+from basegraph.algorithms.options import below_one
 
 
 class Corrected(NamedTuple):
@@ -19,6 +20,7 @@ def momentum_tracking(momentum: float = 0.9) -> Method:
 
     u - c follows the average momentum. Two vectors are sent.
     """
+    below_one(momentum=momentum)
 
     def step(
         x: Array, grad: Array, state: Corrected, lr: float, mix: Mix

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from basegraph.algorithms.method import Array, Method, Mix
+from basegraph.algorithms.options import below_one
 
 
 class QuasiGlobal(NamedTuple):
@@ -19,6 +20,7 @@ def qg_dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
     m follows the way the model really moved, mixing included, not the local gradients alone. With
     Nesterov, x⁺ = mix(x - η(βu + g)). A step with η = 0 leaves m as it is.
     """
+    below_one(momentum=momentum)
 
     def step(
         x: Array, grad: Array, state: QuasiGlobal, lr: float, mix: Mix

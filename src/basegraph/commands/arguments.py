@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -87,3 +88,14 @@ def number(argument: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidArgument(argument, text, "must be a number") from None
+
+
+def refuse_torchrun(argument: str, value: object, remedy: str) -> None:
+    """Refuse to do in every process that torchrun has started what is the work of one."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size > 1:
+        raise InvalidArgument(
+            argument,
+            value,
+            f"torchrun has started {size} processes, each of which would do all of it; {remedy}",
+        )

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from basegraph.commands.arguments import whole_number
+from basegraph.commands.arguments import refuse_torchrun, whole_number
 from basegraph.commands.output import as_json, table
 from basegraph.errors import InvalidArgument
 from basegraph.lock import locked
@@ -39,6 +39,7 @@ def sweep(
     """
     if executor not in EXECUTORS:
         raise InvalidArgument("--executor", executor, "must be local or ray")
+    refuse_torchrun("SWEEP", str(file), "start it without torchrun; --executor ray uses a cluster")
     most = whole_number("--replicas", replicas, low=1)
     from basegraph.experiments.sweep import SweepFolder, read_sweep, run_sweep
 

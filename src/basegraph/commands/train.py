@@ -15,8 +15,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from basegraph.commands.arguments import number
+from basegraph.algorithms.catalog import parse_algorithm
+from basegraph.commands.arguments import number, refuse_torchrun
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.specs import refuse_twice
 from basegraph.training.config import RunConfig, field_help, read_saved, read_toml
 
 
@@ -82,7 +84,15 @@ def train(
     if engine not in ("stacked", "distributed"):
         raise InvalidArgument("--engine", engine, "must be stacked or distributed")
     distributed = engine == "distributed"
-    if distributed:
+    if not distributed:
+        refuse_torchrun(
+            "--engine",
+            engine,
+            "start it without torchrun, or with a node per process: torchrun --nproc-per-node "
+            f"{os.environ.get('LOCAL_WORLD_SIZE', 'N')} -m basegraph train --engine distributed "
+            f"--out {out}",
+        )
+    else:
         from basegraph.mixing.torchrun import job, restarts
         from basegraph.training.elastic import world_size
         from basegraph.training.folder import belongs_to
@@ -90,11 +100,8 @@ def train(
         size = world_size()
         restarted = restarts() > 0
         resume = resume or (restarted and belongs_to(out, job()))
-    if resume and config is None and (out / "config.toml").is_file():
-        settings = read_saved(out / "config.toml")
-    else:
-        settings = {} if config is None else read_toml(config)
-    settings |= {name: parsed(name, text) for name, text in flags.items() if text is not None}
+    given = {name: parsed(name, text) for name, text in flags.items() if text is not None}
+    settings = merged(_fields_of_file(config, out if resume else None), given)
     if distributed:
         asked = settings.get("nodes", size)
         if asked != size and not (resume or restarted):
@@ -137,6 +144,26 @@ def train(
     if speaks:
         reached = f"test accuracy {rows[-1]['test_accuracy']:.1%}, " if rows else ""
         print(f"done: {reached}run in {out}")
+
+
+def _fields_of_file(config: Path | None, run: Path | None) -> dict[str, Any]:
+    """What the configuration file sets, or the one of the run that is resumed."""
+    if config is not None:
+        return read_toml(config)
+    saved = None if run is None else run / "config.toml"
+    return {} if saved is None or not saved.is_file() else read_saved(saved)
+
+
+def merged(file: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration file and those of flags, which win, also as method options.
+
+    An option in the spec of --algorithm replaces the file's field of that name, and is refused
+    beside a flag of that name.
+    """
+    spec = flags.get("algorithm", "")
+    options = parse_algorithm(spec)[1] if spec else {}
+    refuse_twice(spec, options, flags)
+    return {name: value for name, value in file.items() if name not in options} | flags
 
 
 def parsed(name: str, text: str) -> object:

@@ -20,7 +20,7 @@ def gather(
     flip: Tensor | None = None,
     erase: Tensor | None = None,
 ) -> Tensor:
-    """Normalised samples (..., C, H, W) of uint8 images (N, C, H, W), as planned.
+    """Normalised samples (..., C, H, W) of images (N, C, H, W), as planned.
 
     What lies outside a cropped image, and what is erased, is zero after normalisation.
     """
@@ -51,7 +51,10 @@ def gather(
 
 
 def _normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
-    return (images.to(mean.dtype) / 255 - mean[:, None, None]) / std[:, None, None]
+    x = images.to(mean.dtype)
+    if not images.is_floating_point():
+        x = x / 255
+    return (x - mean[:, None, None]) / std[:, None, None]
 
 
 def _boxes(erase: Tensor, height: int, width: int) -> Tensor:

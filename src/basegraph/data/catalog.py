@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from basegraph.data.archives import members, read_bytes
-from basegraph.data.dataset import DataError, Dataset, Split
+from basegraph.data.dataset import OWN, DataError, Dataset, Split
 from basegraph.data.files import (
     md5,
     parse_cifar_binary,
@@ -166,6 +166,8 @@ def load(name: str, data_dir: Path | None = None) -> Dataset:
     >>> load("digits").shape
     (1, 8, 8)
     """
+    if name.startswith(OWN):
+        raise InvalidArgument("dataset", name, "was passed from Python: pass it again to train()")
     if name == "digits":
         return _digits()
     if name.startswith("images:"):
@@ -187,6 +189,12 @@ def load(name: str, data_dir: Path | None = None) -> Dataset:
             raise DataError(problem)
     train, test = entry.read(folder, files)
     return Dataset(name, train, test, entry.classes)
+
+
+def recorded_name(dataset: Dataset) -> str:
+    """A dataset's name as a run records it: one that `load` knows, or marked as the user's own."""
+    known = dataset.name in ("digits", *DATASETS) or dataset.name.startswith("images:")
+    return dataset.name if known else f"{OWN}{dataset.name}"
 
 
 def data_folder(data_dir: Path | None) -> Path:

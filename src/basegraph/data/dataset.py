@@ -1,11 +1,12 @@
 """`Dataset`: images and labels in memory, as their files give them.
 
-Shape legend: images (N, C, H, W) uint8, labels (N,) int64.
+Shape legend: images (N, C, H, W) uint8 or floating point, labels (N,) int64.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,12 @@ from numpy.typing import NDArray
 from basegraph.errors import BasegraphError
 
 Images = NDArray[np.uint8]
+FloatImages = NDArray[np.floating[Any]]
 Labels = NDArray[np.int64]
+
+
+OWN = "own: "
+"""What the recorded name of a dataset or model begins with that was passed from Python."""
 
 
 class DataError(BasegraphError):
@@ -22,12 +28,30 @@ class DataError(BasegraphError):
 
 @dataclass(frozen=True)
 class Split:
-    """Images with their labels."""
+    """Images with their labels.
 
-    images: Images
+    Args:
+        images: (N, C, H, W), 8-bit (0 to 255) or floating point. Floating-point images are taken as
+            they are: those in [0, 1] give what the same images in 8 bits give.
+        labels: (N,) integers from 0.
+
+    Whatever numpy takes for an array will do, also CPU tensors.
+
+    """
+
+    images: Images | FloatImages
     labels: Labels
 
     def __post_init__(self) -> None:
+        images, labels = np.asarray(self.images), np.asarray(self.labels)
+        if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
+            raise DataError(f"images must be uint8 or floating point, not {images.dtype}")
+        if images.dtype != np.uint8 and not np.isfinite(images).all():
+            raise DataError("images must be finite: some pixels are NaN or infinite")
+        if not np.issubdtype(labels.dtype, np.integer):
+            raise DataError(f"labels must be integers, not {labels.dtype}")
+        object.__setattr__(self, "images", images)
+        object.__setattr__(self, "labels", labels.astype(np.int64, copy=False))
         if self.images.ndim != 4 or len(self.images) != len(self.labels):
             raise DataError(
                 f"{len(self.images)} images of shape {self.images.shape[1:]} do not go with "
@@ -68,11 +92,18 @@ class Dataset:
         return c, h, w
 
     def statistics(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Mean and standard deviation of every channel of the training images, on 0..1."""
+        """Mean and standard deviation of every channel of the training images.
+
+        8-bit images are on 0..1 here, as they are for models.
+        """
         pixels = self.train.images.transpose(1, 0, 2, 3).reshape(self.shape[0], -1)
-        counts = np.stack([np.bincount(channel, minlength=256) for channel in pixels])
-        share = counts / counts.sum(axis=1, keepdims=True)
-        values = np.arange(256) / 255
-        mean = share @ values
-        std = np.sqrt(share @ values**2 - mean**2)
+        if pixels.dtype == np.uint8:
+            counts = np.stack([np.bincount(channel, minlength=256) for channel in pixels])
+            share = counts / counts.sum(axis=1, keepdims=True)
+            values = np.arange(256) / 255
+            mean = share @ values
+            std = np.sqrt(share @ values**2 - mean**2)
+        else:
+            mean = pixels.mean(axis=1, dtype=np.float64)
+            std = pixels.std(axis=1, dtype=np.float64)
         return mean.astype(np.float32), np.maximum(std, 1e-3).astype(np.float32)

@@ -17,11 +17,14 @@ _PARTITION, _HOLD_OUT, _NODES, _SAMPLE = 1, 2, 5, 6
 
 def hold_out(count: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
     """A random `share` of the samples for validation, and the others: (validation, rest)."""
-    if not 0 <= share < 1:
-        raise InvalidArgument("validation", share, "must be a number in [0, 1)")
+    cut = _held_out(count, share)
     order = _shuffled(count, seed, _HOLD_OUT, 0)
-    cut = int(count * share)
     return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def require_samples(nodes: int, count: int, validation: float) -> None:
+    """Refuse more nodes than samples are left to train on, before anything is built for them."""
+    _samples_per_node(count - _held_out(count, validation), nodes)
 
 
 def sample(count: int, size: int, seed: int, part: int) -> IntArray:
@@ -51,9 +54,7 @@ def dirichlet(
     nodes = at_least(1, nodes=nodes)
     if not alpha >= 1e-300 or not np.isfinite(alpha):
         raise InvalidArgument("alpha", alpha, "must be a number above 0")
-    size = len(labels) // nodes
-    if size == 0:
-        raise InvalidArgument("nodes", nodes, f"must be at most the {len(labels)} training samples")
+    size = _samples_per_node(len(labels), nodes)
     draws = np.random.Generator(np.random.Philox(key=[seed, _PARTITION]))
     kinds = np.unique(labels)
     given: list[list[IntArray]] = [[] for _ in range(nodes)]
@@ -82,6 +83,18 @@ def heterogeneity(labels: Labels, parts: IntArray) -> float:
     everyone = np.bincount(labels[parts.ravel()], minlength=classes) / parts.size
     own = np.stack([np.bincount(labels[p], minlength=classes) / len(p) for p in parts])
     return float(np.abs(own - everyone).sum(axis=1).mean() / 2)
+
+
+def _held_out(count: int, share: float) -> int:
+    if not 0 <= share < 1:
+        raise InvalidArgument("validation", share, "must be a number in [0, 1)")
+    return int(count * share)
+
+
+def _samples_per_node(count: int, nodes: int) -> int:
+    if nodes > count:
+        raise InvalidArgument("nodes", nodes, f"must be at most the {count} training samples")
+    return count // nodes
 
 
 def _dirichlet(draws: np.random.Generator, alpha: float, count: int) -> FloatArray:

@@ -14,7 +14,8 @@ def origins(folder: ResultFolder) -> list[dict[str, Any]]:
     counts: Counter[str] = Counter()
     for path in sorted((folder / "runs").glob("*/provenance.json")):
         whole = json.loads(path.read_text(encoding="utf-8"))
-        kept = {key: whole[key] for key in ("basegraph", "commit", "machine", "python")}
+        keys = ("basegraph", "commit", "machine", "python", "torch")
+        kept = {key: whole[key] for key in keys if key in whole}
         counts[json.dumps({**kept, "device": whole["measured"]["device"]})] += 1
     return [{"runs": count, **json.loads(text)} for text, count in counts.items()]
 

@@ -25,10 +25,12 @@ from typing import Any
 import torch
 
 from basegraph import checkpoint
-from basegraph.data.catalog import load
+from basegraph.data.catalog import data_folder, load
 from basegraph.data.dataset import Dataset
+from basegraph.data.partition import require_samples
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.files import replacing
+from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.topology.catalog import topology
 from basegraph.training.config import RunConfig, read_saved
@@ -36,7 +38,7 @@ from basegraph.training.device import pick_device
 from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.memory import fit
-from basegraph.training.replica import OWN, Replica, make_method
+from basegraph.training.replica import OWN, make_method
 from basegraph.training.run import Job, train_together
 
 MOST = 64
@@ -88,6 +90,8 @@ def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> li
         for values in itertools.product(*grid.values()):
             chosen = dict(zip(grid, values, strict=True))
             config = RunConfig(**{**fixed, **chosen})
+            samples = len(_data(config).train)
+            require_samples(config.nodes, samples, config.validation)
             make_method(config, topology(config.topology, config.nodes))
             name = run_name({key: chosen[key] for key in varied if key in chosen})
             if name in runs:
@@ -193,12 +197,11 @@ def run_sweep(
 ) -> None:
     """Make what is left of the runs, here, in packs."""
     progress = progress or Progress()
-    data = functools.lru_cache(1)(_data)
     packs = groups(folder.left(runs), folder)
     while packs:
         pack = packs.pop(0)
         first = pack[0].config
-        dataset = data(first.dataset, first.data_dir)
+        dataset = _data(first)
         room = min(most, _room(first, dataset))
         if len(pack) > room:
             parts = -(-len(pack) // room)
@@ -228,14 +231,21 @@ def groups(runs: Iterable[Planned], folder: SweepFolder) -> list[list[Planned]]:
     return list(found.values())
 
 
-def _data(name: str, folder: str) -> Dataset:
-    return load(name, Path(folder) if folder else None)
+def _data(config: RunConfig) -> Dataset:
+    folder = data_folder(Path(config.data_dir) if config.data_dir else None)
+    return _loaded(config.dataset, folder, folder.resolve())
+
+
+@functools.lru_cache(1)
+def _loaded(name: str, folder: Path, resolved: Path) -> Dataset:
+    """A dataset of the data folder, whatever relative path leads there."""
+    return load(name, folder)
 
 
 def _room(config: RunConfig, dataset: Dataset) -> int:
     """How many such runs fit here."""
     module = build(config.model, dataset.shape, dataset.classes, config.seed)
-    return fit(Replica(config, dataset, module), dataset, pick_device(config.device))
+    return fit(config, FlatModel(module), dataset, pick_device(config.device))
 
 
 def _run_pack(

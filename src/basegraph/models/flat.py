@@ -54,6 +54,11 @@ class FlatModel:
         return any(isinstance(m, nn.modules.conv._ConvNd) for m in self.module.modules())
 
 
+def first_names(module: nn.Module) -> dict[nn.Parameter, str]:
+    """The name of every parameter; tied ones are one parameter, which has its first name."""
+    return {parameter: name for name, parameter in module.named_parameters()}
+
+
 def aligned(like: Tensor) -> Tensor:
     """An empty tensor like this matrix, each of whose rows begins at a multiple of `ROW`."""
     rows, columns = like.shape

@@ -10,7 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from basegraph.errors import unknown
+from basegraph.data.dataset import OWN
+from basegraph.errors import InvalidArgument, unknown
 
 Shape = tuple[int, int, int]
 """Channels, height, width of an image."""
@@ -120,6 +121,8 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
 
 def build(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
     """The model of this name, its parameters drawn from `seed` and from nothing else."""
+    if name.startswith(OWN):
+        raise InvalidArgument("model", name, "was passed from Python: pass it again to train()")
     if name not in MODELS:
         raise unknown("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):

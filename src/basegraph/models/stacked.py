@@ -20,6 +20,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional
 
 from basegraph.models import kernels, norm_kernels
+from basegraph.models.flat import first_names
 
 Parameters = dict[str, Tensor]
 """A layer's parameters by their names in the layer, each with the node axis in front."""
@@ -70,6 +71,7 @@ def _steps(module: nn.Module) -> list[Step]:
     except Exception as error:  # tracing runs the user's code, which may do anything
         raise UnknownLayer(f"{type(module).__name__} cannot be traced: {error}") from error
     layers = dict(module.named_modules())
+    first = first_names(module)
     place: dict[fx.Node, int] = {}
     steps: list[Step] = []
     for node in graph.nodes:
@@ -89,7 +91,7 @@ def _steps(module: nn.Module) -> list[Step]:
             form = _LAYERS.get(type(layer))
             if form is None or node.kwargs or rest or not _plain(layer):
                 raise UnknownLayer(f"no stacked form of {layer}")
-            names = {name: f"{node.target}.{name}" for name, _ in layer.named_parameters()}
+            names = {name: first[p] for name, p in layer.named_parameters()}
             steps.append(Step(form, layer, names, taken))
             if _in_a_row(steps, node):
                 norm, _, pool = steps[-3:]

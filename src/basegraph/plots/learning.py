@@ -11,8 +11,8 @@ import numpy as np
 from basegraph.plots.canvas import COLOURS, panels, save
 
 STYLES = ("-", "--", ":")
-SAME_CURVE = {"seed", "topology", "algorithm", "device", "data_dir", "capture", "compile",
-              "allow_unstable", "evaluate_samples", "evaluate_nodes"}  # fmt: skip
+SAME_CURVE = {"seed", "topology", "algorithm", "device", "threads", "data_dir", "capture",
+              "compile", "allow_unstable", "evaluate_samples", "evaluate_nodes"}  # fmt: skip
 
 
 def labels(configs: list[dict[str, Any]]) -> list[str]:

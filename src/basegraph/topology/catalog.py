@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from basegraph.errors import InvalidArgument, unknown
+from basegraph.specs import refuse_twice, split_spec, value_of
 from basegraph.topology.base import base
 from basegraph.topology.equitopo import (
     d_equistatic,
@@ -105,8 +106,7 @@ def topology(spec: str, n: int, **options: object) -> Topology:
     basegraph.errors.InvalidArgument: topology='bas': did you mean 'base'? Known: base, ...
     """
     name, written = parse_spec(spec)
-    for option in written.keys() & options.keys():
-        raise InvalidArgument(option, options[option], f"is given in the spec {spec!r} already")
+    refuse_twice(spec, written, options)
     asked = {**written, **options}
     home = asked.pop("home", False)
     if not isinstance(home, bool):
@@ -121,18 +121,8 @@ def parse_spec(spec: str) -> tuple[str, dict[str, object]]:
     >>> parse_spec("base:k=2,redundant=false")
     ('base', {'k': 2, 'redundant': False})
     """
-    name, _, rest = str(spec).partition(":")
-    if name not in TOPOLOGIES:
-        raise unknown("topology", name, TOPOLOGIES)
-    options: dict[str, object] = {}
-    for item in filter(None, rest.split(",")):
-        option, equals, value = item.partition("=")
-        if not equals:
-            raise InvalidArgument("topology", spec, "options are written name:option=value,...")
-        if option in options:
-            raise InvalidArgument("topology", spec, f"gives {option} twice")
-        options[option] = _value(value)
-    return name, options
+    name, written = split_spec("topology", spec, TOPOLOGIES)
+    return name, {option: value_of(text) for option, text in written.items()}
 
 
 def parse_specs(argument: str, text: str) -> list[str]:
@@ -153,13 +143,3 @@ def parse_specs(argument: str, text: str) -> list[str]:
     for spec in specs:
         parse_spec(spec)
     return specs
-
-
-def _value(text: str) -> object:
-    """An option's value as written: an integer, true or false, or the text itself."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    try:
-        return int(text)
-    except ValueError:
-        return text

@@ -11,17 +11,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.algorithms.catalog import algorithm, parse_algorithm
+from basegraph.data.dataset import OWN
 from basegraph.data.partition import check_order
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.topology.catalog import parse_spec
 from basegraph.topology.integers import at_least
 
+MOST_THREADS = 2**10
 PRECISIONS = ("tf32", "float32", "bf16")
 AUGMENTATIONS = ("crop", "flip", "erase")
 FREE = (
     "data_dir",
     "device",
+    "threads",
     "capture",
     "compile",
     "evaluate_every",
@@ -44,7 +47,7 @@ class RunConfig:
     nodes: int = 25
     """Number of nodes n."""
     algorithm: str = "dsgdm"
-    """A method of the catalogue."""
+    """A method of the catalogue with its options, such as d2:damping=0.5."""
     momentum: float = 0.9
     """β, for the methods that have momentum."""
     nesterov: bool = False
@@ -68,7 +71,7 @@ class RunConfig:
     validation: float = 0.1
     """Share of the training set that is held out."""
     augment: str = "auto"
-    """crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset."""
+    """crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset, if any."""
     model: str = "mlp"
     """mlp, lenet, vgg11 or resnet18."""
     epochs: int = 60
@@ -97,16 +100,18 @@ class RunConfig:
     """On a GPU, replay the whole step as one CUDA graph."""
     compile: bool = True
     """Compile the captured step with torch.compile: takes a minute, then doubles the speed."""
+    threads: int = 0
+    """CPU threads of torch; 0: by the size of the work, or as OMP_NUM_THREADS says."""
     device: str = "auto"
     """cpu, cuda, or auto: cuda where there is one."""
 
     def __post_init__(self) -> None:
+        _spread_algorithm(self)
         _check_types(self)
         parse_spec(self.topology)
-        if self.algorithm not in ALGORITHMS:
-            raise unknown("algorithm", self.algorithm, ALGORITHMS)
         for field, low in _LOWEST.items():
             at_least(low, below=2**63, **{field: getattr(self, field)})
+        at_least(0, below=MOST_THREADS, threads=self.threads)
         _number(self, "momentum", "in [0, 1)", lambda v: 0 <= v < 1)
         _number(self, "weight_decay", "0 or above", lambda v: v >= 0)
         _number(self, "alpha", "above 0", lambda v: v >= 1e-300)
@@ -210,6 +215,33 @@ def field_help() -> dict[str, str]:
     return found
 
 
+METHOD_FIELDS = ("momentum", "nesterov", "damping")
+"""Options of methods that are fields of their own."""
+
+
+def _spread_algorithm(config: RunConfig) -> None:
+    """Move the options of the algorithm's spec that are fields into those fields.
+
+    So dsgdm:momentum=0.5 and dsgdm with the field momentum = 0.5 are one configuration.
+    """
+    name, options = parse_algorithm(config.algorithm)
+    for field in fields(config):
+        if field.name not in METHOD_FIELDS or field.name not in options:
+            continue
+        value = options.pop(field.name)
+        given = getattr(config, field.name)
+        if given != field.default and str(given) != str(value):
+            raise InvalidArgument(field.name, given, f"algorithm={config.algorithm!r} differs")
+        object.__setattr__(config, field.name, value)
+    algorithm(name, **options)  # the method's factory refuses the values that it does not take
+    written = ",".join(f"{option}={_plain(value)}" for option, value in sorted(options.items()))
+    object.__setattr__(config, "algorithm", f"{name}:{written}" if written else name)
+
+
+def _plain(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 _WORDS = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
 
 
@@ -235,7 +267,7 @@ def _number(config: RunConfig, field: str, accepted: str, test: Any) -> None:
 
 
 def _augmentations_of_the_paper(dataset: str) -> tuple[str, ...]:
-    if dataset == "digits":
+    if dataset == "digits" or dataset.startswith(OWN):
         return ()
     return ("crop",) if dataset in ("mnist", "fashion-mnist") else AUGMENTATIONS
 

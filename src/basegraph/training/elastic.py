@@ -38,8 +38,9 @@ from basegraph.training.distributed import PARENT_ENDED, DistributedEngine
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher, told_to_stop
 from basegraph.training.replica import Replica
+from basegraph.training.threads import choose_threads, using_threads
 
-OWN = ("data_dir", "device", "capture", "compile")
+OWN = ("data_dir", "device", "threads", "capture", "compile")
 """Fields in which nodes may differ."""
 
 SURVIVOR: checkpoint.Schema = {
@@ -96,9 +97,11 @@ def train_distributed(
         dataset, replica, folder = together(prepare, None, device)
         require_alike({"data or model": replica.fingerprint}, None, device)
         engine = DistributedEngine(dataset, replica, device, timeout)
-        run = ElasticRun(folder, engine, (watcher if node == 0 else None) or Watcher())
+        threads = choose_threads(config, replica.model, dataset, device, 1)
+        told_by = (watcher if node == 0 else None) or Watcher()
+        run = ElasticRun(folder, engine, told_by, 0, threads.evaluations)
         run.begin(dataset)
-        with told_to_stop() as told:
+        with using_threads(threads.steps), told_to_stop() as told:
             try:
                 (found,) = Loop(engine, [run]).run(told)
             except PeerLost as error:

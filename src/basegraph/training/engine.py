@@ -333,6 +333,9 @@ class StackedEngine:
             how += ["compiled"] if self._compiles else []
             name = torch.cuda.get_device_name(self.device)
             device = ", ".join([name, *how, self.config.precision])
+        else:
+            count = torch.get_num_threads()
+            device = f"{device}, {count} {'thread' if count == 1 else 'threads'}"
         return {**self.replicas[replica].facts(), "device": device}
 
     def bytes_sent(self, replica: int = 0) -> float:

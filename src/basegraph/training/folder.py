@@ -17,7 +17,7 @@ from torch import Tensor
 from basegraph import checkpoint
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.files import replacing
+from basegraph.files import replacing, writing
 from basegraph.lock import locked
 from basegraph.provenance import provenance
 from basegraph.training.config import RunConfig
@@ -67,7 +67,8 @@ class RunFolder:
 
     def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
         """Write what is known before the first step."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
         self.checkpoint.unlink(missing_ok=True)
         data = f"{dataset.name}: {len(dataset.train)} training, {len(dataset.test)} test samples"
         origin = {**provenance(data), "measured": facts}
@@ -118,7 +119,7 @@ class RunFolder:
 
     @staticmethod
     def _append(path: Path, row: dict[str, Any]) -> None:
-        with open(path, "a", encoding="utf-8") as file:
+        with writing(path), open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -26,6 +26,7 @@ from basegraph.training.evaluate import Accuracy
 from basegraph.training.folder import RunFolder
 from basegraph.training.replica import Replica
 from basegraph.training.selection import Selection
+from basegraph.training.threads import using_threads
 
 
 class Engine(Protocol):
@@ -111,12 +112,18 @@ class Run:
     """One of the runs that share an engine: its folder and what it has seen so far."""
 
     def __init__(
-        self, folder: RunFolder, engine: Engine, watcher: Watcher, replica: int = 0
+        self,
+        folder: RunFolder,
+        engine: Engine,
+        watcher: Watcher,
+        replica: int = 0,
+        evaluation_threads: int | None = None,
     ) -> None:
         self.folder = folder
         self.engine = engine
         self.watcher = watcher
         self.replica = replica
+        self.evaluation_threads = evaluation_threads or torch.get_num_threads()
         self.config = engine.replicas[replica].config
         self.fingerprint = engine.replicas[replica].fingerprint
         self.seconds = 0.0
@@ -212,7 +219,9 @@ class Run:
             "step": engine.step,
             "train_loss": self.loss_sum / self.loss_count if self.loss_count else math.nan,
         }
-        for name, found in engine.evaluate(self.replica, selection).items():
+        with using_threads(self.evaluation_threads):
+            accuracies = engine.evaluate(self.replica, selection)
+        for name, found in accuracies.items():
             row[f"{name}_accuracy"] = found.mean
             row[f"{name}_accuracy_averaged"] = found.averaged
             row[f"{name}_accuracy_worst"] = found.worst

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from basegraph.algorithms.catalog import algorithm
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError
-from basegraph.training.replica import Replica
+from basegraph.models.flat import FlatModel
+from basegraph.models.layers import layer_outputs
+from basegraph.training.config import RunConfig
 
 SHARE = 0.85
 """Of the free memory that is counted on: libraries and fragments take the rest."""
@@ -29,25 +31,28 @@ def bytes_of_data(dataset: Dataset) -> int:
     return sum(split.images.nbytes + split.labels.nbytes for split in splits)
 
 
-def bytes_of_run(replica: Replica, dataset: Dataset, device: torch.device) -> int:
+def bytes_of_run(
+    config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.device
+) -> int:
     """What the nodes of one run take: models, states, gradients and activations."""
-    config = replica.config
-    states = len(replica.method.init(torch.zeros(1, 1)))
+    states = len(algorithm(config.algorithm).init(torch.zeros(1, 1)))
     captured = device.type == "cuda" and config.capture
     vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
-    activations = _activations(replica.model.module, dataset.shape) * config.batch * PASSES
-    if device.type == "cpu" and replica.model.has_convolutions:
+    activations = _activations(model.module, dataset.shape) * config.batch * PASSES
+    if device.type == "cpu" and model.has_convolutions:
         activations /= config.nodes  # one node after another
-    return int(config.nodes * 4 * (vectors * replica.model.size + activations))
+    return int(config.nodes * 4 * (vectors * model.size + activations))
 
 
-def fit(replica: Replica, dataset: Dataset, device: torch.device) -> int:
-    """How many such runs fit on the device beside each other; refused if not even one does."""
+def fit(config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.device) -> int:
+    """How many such runs fit on the device beside each other; refused if not even one does.
+
+    Neither the topology nor the split of the data is needed: this can be asked before the work.
+    """
     free = SHARE * free_memory(device) - bytes_of_data(dataset)
-    need = bytes_of_run(replica, dataset, device)
+    need = bytes_of_run(config, model, dataset, device)
     count = int(free // need)
     if count < 1:
-        config = replica.config
         nodes = max(0, int(free // (need / config.nodes)))
         raise NotEnoughMemory(
             f"{config.model} with {config.nodes} nodes and batch {config.batch} needs about "
@@ -70,24 +75,9 @@ def free_memory(device: torch.device) -> int:
 
 def _activations(module: nn.Module, shape: tuple[int, int, int]) -> int:
     """Numbers that one sample leaves behind: every layer's output and what convolutions unfold."""
-    found = 0
-
-    def note(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        nonlocal found
-        found += output.numel()
+    total = 0
+    for layer, output in layer_outputs(module, shape):
+        total += output.numel()
         if isinstance(layer, nn.Conv2d):
-            taps = layer.weight[0].numel()
-            found += taps * output.numel() // layer.out_channels
-
-    leaves = [layer for layer in module.modules() if not list(layer.children())]
-    hooks = [layer.register_forward_hook(note) for layer in leaves]
-    first = next(module.parameters())
-    try:
-        with torch.no_grad():
-            module(torch.zeros(1, *shape, dtype=first.dtype, device=first.device))
-    except (RuntimeError, TypeError, ValueError):
-        return 0  # it does not take such images: the engine will say so
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return found
+            total += layer.weight[0].numel() * output.numel() // layer.out_channels
+    return total

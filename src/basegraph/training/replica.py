@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.method import Method
 from basegraph.algorithms.stability import (
     communicates,
@@ -116,20 +116,20 @@ class Replica:
 
 def make_method(config: RunConfig, t: Topology) -> tuple[Method, float | None]:
     """The method with the options it has, refused where it is unstable; and D²'s damping."""
-    options: dict[str, object] = {}
-    known = ALGORITHMS[config.algorithm].options
-    for name in ("momentum", "nesterov"):
-        if name in known:
-            options[name] = getattr(config, name)
-        elif name == "nesterov" and config.nesterov:
-            raise InvalidArgument("nesterov", True, f"{config.algorithm} has no such option")
+    name, options = parse_algorithm(config.algorithm)
+    known = ALGORITHMS[name].options
+    for field in ("momentum", "nesterov"):
+        if field in known:
+            options[field] = getattr(config, field)
+        elif field == "nesterov" and config.nesterov:
+            raise InvalidArgument("nesterov", True, f"{name} has no such option")
     damping = config.damping_share()
     if "damping" in known:
         damping = largest_stable_damping(t, config.local_steps) if damping is None else damping
         options["damping"] = damping
     elif config.damping != "none":
-        raise InvalidArgument("damping", config.damping, f"{config.algorithm} has no such option")
-    method = algorithm(config.algorithm, **options)
+        raise InvalidArgument("damping", config.damping, f"{name} has no such option")
+    method = algorithm(name, **options)
     if method.centralized and config.local_steps > 1:
         raise InvalidArgument(
             "local_steps", config.local_steps, f"{method.name} averages gradients at every step"

@@ -1,0 +1,62 @@
+"""What a run needs is estimated before the work: too much is refused at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import basegraph as bg
+from basegraph.data.catalog import load
+from basegraph.models.networks import build
+from basegraph.training import estimate, memory, replica
+from basegraph.training.config import RunConfig
+from basegraph.training.engine import StackedEngine
+from basegraph.training.loop import Watcher
+from basegraph.training.replica import Replica
+from basegraph.training.run import train
+
+
+@pytest.mark.parametrize(
+    ("fields", "free", "complaint"),
+    [
+        ({"nodes": 10**7}, 2**40, "nodes=10000000: must be at most the 1295 training samples"),
+        ({"nodes": 900, "validation": 0.5}, 2**40, "nodes=900: must be at most the 719 training"),
+        ({"nodes": 1000}, 2**20, "mlp with 1000 nodes and batch 32 needs about .* GiB"),
+    ],
+)
+def test_refused_before_topology_and_split_are_built(
+    fields, free, complaint, monkeypatch, tmp_path
+):
+    def built(*arguments):
+        raise AssertionError("built before the size was looked at")
+
+    monkeypatch.setattr(replica, "topology", built)
+    monkeypatch.setattr(replica, "dirichlet", built)
+    monkeypatch.setattr(memory, "free_memory", lambda device: free)
+    with pytest.raises(bg.BasegraphError, match=complaint):
+        train(RunConfig(epochs=3, **fields), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+def test_long_runs_say_how_long_before_they_begin(seconds, monkeypatch, tmp_path):
+    lines = []
+
+    def stepped(step, total, loss):
+        lines.append("step")
+
+    monkeypatch.setattr(estimate, "seconds_of_gradients", lambda engine: seconds)
+    config = RunConfig(nodes=3, epochs=1, batch=64, evaluate_every=1)
+    train(config, tmp_path / "run", watcher=Watcher(stepped=stepped, noted=lines.append))
+    said = ["the steps will take about 7.0 hours, evaluations not counted"] if seconds else []
+    assert lines == [*said, *["step"] * 7]
+
+
+def test_the_time_of_gradients_is_measured():
+    dataset = load("digits")
+    config = RunConfig(nodes=3, epochs=1)
+    module = build("mlp", dataset.shape, 10, 0)
+    engine = StackedEngine(dataset, [Replica(config, dataset, module)])
+    before = engine.x_nd.clone()
+    assert estimate.seconds_of_gradients(engine) > 0
+    assert torch.equal(engine.x_nd, before)
