@@ -137,6 +137,15 @@ def test_options_of_a_group_count(second):
     assert torch.allclose(values(net), values(plain), atol=1e-5)
 
 
+def test_options_in_the_spec_of_a_method():
+    net, plain = model(), model()
+    train(net, bg.DecentralizedOptimizer(net.parameters(), "dsgdm:momentum=0.5", lr=0.1))
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.5))
+    assert torch.allclose(values(net), values(plain), atol=1e-5)
+    with pytest.raises(bg.InvalidArgument, match=r"momentum=0.9: is given in the spec"):
+        bg.DecentralizedOptimizer(net.parameters(), "dsgdm:momentum=0.5", lr=0.1, momentum=0.9)
+
+
 @pytest.mark.parametrize(
     ("second", "complaint"),
     [

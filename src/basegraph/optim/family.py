@@ -5,38 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm
+from basegraph.algorithms.catalog import ALGORITHMS, parse_algorithm
 from basegraph.algorithms.method import Method
 from basegraph.errors import InvalidArgument
+from basegraph.specs import refuse_twice
 
 
 class Family:
     """A method of the catalogue for any choice of its options, or one that is bound already.
 
-    >>> Family("dsgdm").defaults
-    {'momentum': 0.9, 'nesterov': False}
+    >>> Family("dsgdm:momentum=0.5").defaults
+    {'momentum': 0.5, 'nesterov': False}
     """
 
-    def __init__(self, name: str | Method) -> None:
-        if isinstance(name, str) and name not in ALGORITHMS:
-            algorithm(name)  # which refuses it
-        self._name = name
+    def __init__(self, spec: str | Method) -> None:
+        self._bound = spec if isinstance(spec, Method) else None
+        self._name, self._written = ("", {}) if self._bound else parse_algorithm(str(spec))
+        known = {} if self._bound else ALGORITHMS[self._name].options
+        self.defaults: dict[str, Any] = {**known, **self._written}
+        """The options that a parameter group may set, with their defaults."""
         self._known: dict[tuple[Any, ...], Method] = {}
 
-    @property
-    def defaults(self) -> dict[str, Any]:
-        """The options that a parameter group may set, with their defaults."""
-        return {} if isinstance(self._name, Method) else dict(ALGORITHMS[self._name].options)
-
     def require_known(self, options: Mapping[str, Any]) -> None:
-        """Refuse options that the method does not have."""
+        """Refuse options that the method does not have, or that its spec has set."""
         for option, value in options.items():
-            if isinstance(self._name, Method):
+            if self._bound is not None:
                 raise InvalidArgument(
-                    option, value, f"is bound in the method {self._name.name} already"
+                    option, value, f"is bound in the method {self._bound.name} already"
                 )
             if option not in self.defaults:
                 raise InvalidArgument(option, value, f"{self._name} has no such option")
+        refuse_twice(self._name, self._written, options)
 
     def options(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """The method's options in a parameter group."""
@@ -44,14 +43,14 @@ class Family:
 
     def method(self, group: Mapping[str, Any]) -> Method:
         """The method with the options of a parameter group."""
-        if isinstance(self._name, Method):
-            return self._name
+        if self._bound is not None:
+            return self._bound
         options = self.options(group)
         key = tuple(options.values())
         if key not in self._known:
             if len(self._known) >= KEPT:
                 self._known.clear()  # a scheduler changes an option at every step
-            self._known[key] = algorithm(self._name, **options)
+            self._known[key] = ALGORITHMS[self._name](**options)
         return self._known[key]
 
 
