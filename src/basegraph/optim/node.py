@@ -266,10 +266,10 @@ class Node:
         return NeighborsOf(short, self.mixer.node)
 
     def _warn_of_statistics(self, parameters: list[Tensor]) -> None:
-        if self.companions is not None:
+        if self.companions is not None or self.mixer.node > 0 or self.topology.n == 1:
             return
         modules = running_statistics(parameters)
-        if modules and self.topology.n > 1:
+        if modules:
             warnings.warn(
                 f"{', '.join(modules)}: running statistics are neither broadcast nor averaged, so "
                 f"that nodes predict differently even after consensus(); pass model=",
