@@ -11,6 +11,9 @@ import torch.distributed as dist
 from torch import nn
 
 import basegraph as bg
+from basegraph.mixing.distributed import DistributedMixer, Pending
+from basegraph.mixing.neighbors import NeighborsOf
+from basegraph.mixing.stamp import Stamp
 
 
 @pytest.fixture(autouse=True)
@@ -217,3 +220,42 @@ def test_a_group_needs_processes():
         bg.DecentralizedOptimizer(model().parameters(), lr=0.1, group="mine")
     with pytest.warns(UserWarning, match="torchrun --nproc-per-node 4"):
         bg.Gossip(torch.optim.SGD(model().parameters(), lr=0.1), "ring")
+
+
+@pytest.mark.parametrize("wire", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("spec", ["ring", "exponential", "base:k=4", "base:k=1"])
+def test_nodes_that_agree_do_not_move(spec, wire):
+    """Whatever the rounding of weights and messages; else D² drifts over thousands of steps."""
+    t = bg.topology(spec, n=25)
+    mixer = DistributedMixer(bg.topology("ring", n=1), wire=wire)
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    for number in range(t.period):
+        assert torch.equal(heard(mixer, NeighborsOf(t, node=3), number, x.expand(25, -1), wire), x)
+
+
+@pytest.mark.parametrize("wire", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("spec", ["ring", "base:k=1"])
+def test_the_average_over_nodes_stays(spec, wire):
+    """Over 10⁴ rounds in which nodes are pulled apart again and again."""
+    n = 5
+    t = bg.topology(spec, n=n)
+    mixer = DistributedMixer(bg.topology("ring", n=1), wire=wire)
+    rounds = [NeighborsOf(t, node) for node in range(n)]
+    x = torch.randn(n, 64, generator=torch.Generator().manual_seed(0))
+    apart = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0])[:, None] / 8
+    before = x.double().mean(dim=0)
+    for number in range(10_000):
+        if number % 100 == 0:
+            x += apart
+        x = torch.stack([heard(mixer, rounds[i], number, x, wire) for i in range(n)])
+    assert (x.double().mean(dim=0) - before).norm() < 1e-6 * before.norm()
+
+
+def heard(mixer, rounds: NeighborsOf, number: int, x_nd: torch.Tensor, wire) -> torch.Tensor:
+    """What a node makes of its neighbors' messages in a round."""
+    stamp = Stamp("step()", number, number)
+    q_nd = x_nd if wire is None else x_nd.to(wire)
+    own, sent = x_nd[rounds.node], q_nd[rounds.node]
+    inbox = [q_nd[j].clone() for j, _ in rounds.at(number).hears]
+    pending = Pending(mixer, rounds, stamp, own, sent, stamp.pack(own.device), [], inbox)
+    return pending._mixed(torch.empty_like(own))
