@@ -18,6 +18,7 @@ from basegraph.errors import InvalidArgument, unknown
 from basegraph.mixing.memory import copy_of
 from basegraph.optim.blocks import Options, in_blocks, parts_of
 from basegraph.optim.family import Family
+from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node import Node, NodeOptimizer, join_group, parameters_of, topology_for
 from basegraph.topology.sequence import Topology
 
@@ -156,7 +157,7 @@ class DecentralizedOptimizer(NodeOptimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step of the method."""
-        self._ask_for_data()
+        tell_of_data(self)
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -244,6 +245,9 @@ class DecentralizedOptimizer(NodeOptimizer):
         """
         self._node.give_up_exchange()
         super().load_state_dict(state_dict)
+        for group in self.param_groups:  # of a state that was saved before an option existed
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
         if self.gossip_step > 0:
             self._node.resumed()
         for name, whole in self._flat_state().items():

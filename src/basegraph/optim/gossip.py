@@ -12,6 +12,7 @@ from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms.stability import communicates
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node import Node, NodeOptimizer, join_group, parameters_of, topology_for
 from basegraph.topology.sequence import Topology
 
@@ -100,7 +101,7 @@ class Gossip(NodeOptimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The optimizer's step, then an exchange."""
-        self._ask_for_data()
+        tell_of_data(self)
         return self._step(lambda: self._adapt(closure))
 
     def _step_without_data(self) -> None:

@@ -1,14 +1,21 @@
 """Uneven numbers of batches: nodes without data go on taking part in the exchanges.
 
 `torch.distributed.algorithms.Join` asks all nodes at every step whether anybody still has data,
-with one small all-reduce; this says what a node does that has none.
+with one small all-reduce; this says what a node does that has none, and names a node that is lost
+meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch.distributed.algorithms.join import JoinHook
+import torch
+from torch.distributed.algorithms.join import Join, Joinable, JoinHook
+
+from basegraph.mixing import collectives
+
+PHASE = "join()"
+"""What nodes are said to be at while they ask."""
 
 
 class TakePart(JoinHook):
@@ -20,3 +27,22 @@ class TakePart(JoinHook):
     def main_hook(self) -> None:
         """One step of the others."""
         self._step()
+
+
+class UnevenData(Join):
+    """`Join`, in which every wait has a node's timeout."""
+
+    def _get_num_nonjoined_procs(self) -> float:
+        count = torch.zeros(1, device=self._device)
+        collectives.all_reduce(count, self._process_group, PHASE, routine=True)
+        return count.item()
+
+
+def tell_of_data(joinable: Joinable) -> None:
+    """Inside a join context, before a step: tell the others that this node still has data."""
+    config = joinable._join_config
+    if config.throw_on_early_termination:
+        Join.notify_join_context(joinable)
+    elif config.enable and config.is_first_joinable:
+        one = torch.ones(1, device=joinable.join_device)
+        collectives.all_reduce(one, joinable.join_process_group, PHASE, routine=True)

@@ -8,7 +8,6 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from basegraph.optim.beginning import Beginning
 from basegraph.optim.companions import BUFFERS, Companions, running_statistics
 from basegraph.optim.exit import let_groups_go
 from basegraph.optim.flat import FlatParameters
-from basegraph.optim.joining import TakePart
+from basegraph.optim.joining import TakePart, UnevenData
 from basegraph.optim.stop import StopRequest
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
@@ -332,7 +331,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         A node whose data have run out goes on taking part in the others' steps, without a gradient
         of its own, until all have ended; it costs one small all-reduce per step.
         """
-        return Join([self])
+        return UnevenData([self])
 
     def join_hook(self, **options: Any) -> JoinHook:
         """What `torch.distributed.algorithms.Join` has a node do that has no data left."""
@@ -350,15 +349,6 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     def _step_without_data(self) -> None:
         raise NotImplementedError
-
-    def _ask_for_data(self) -> None:
-        """Inside `join()`: tell the others that this node still has data."""
-        try:
-            work = Join.notify_join_context(self)
-            if work is not None:
-                work.wait(timedelta(seconds=self.mixer.timeout))
-        except RuntimeError as error:
-            raise self.mixer.lost(None, f"step {self.gossip_step}", error) from None
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Groups are given to the constructor; later ones are refused."""
