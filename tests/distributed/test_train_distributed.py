@@ -265,7 +265,9 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     facts = {
         "n": 2,
         "step": 9,
-        "epochs": 0.4,
+        "steps_per_epoch": 21,
+        "loss_sum": 9.0,
+        "loss_count": 9,
         "seconds": 1.0,
         "config": replica.config.computes(),
         "fingerprint": replica.fingerprint,
@@ -275,7 +277,7 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "began again" not in done.stdout
-    reason = "node 1: run/nodes/node-1.safetensors: epoch 0.40 is behind the checkpoint's"
+    reason = "node 1: run/nodes/node-1.safetensors: epoch 0.43 is behind the checkpoint's"
     assert done.stderr.count(f"left out: {reason}") == 1
     assert "done: test accuracy" in done.stdout
     assert [path.name for path in other.iterdir()] == ["node-1.safetensors.used"]

@@ -17,7 +17,7 @@ from torch import Tensor
 from basegraph import checkpoint
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.files import replacing, writing
+from basegraph.files import leftovers, replacing, writing
 from basegraph.lock import locked
 from basegraph.provenance import provenance
 from basegraph.training.config import RunConfig
@@ -61,9 +61,10 @@ class RunFolder:
             )
 
     def clear_leftovers(self) -> None:
-        """Remove what a killed write of a checkpoint left."""
-        for rest in self.path.glob(".*checkpoint*"):
-            rest.unlink()
+        """Remove what killed writes of the run's files left."""
+        for file in (self.config, self.metrics, self.checkpoint, self.provenance):
+            for rest in leftovers(file):
+                rest.unlink()
 
     def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
         """Write what is known before the first step."""
