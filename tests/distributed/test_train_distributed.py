@@ -14,6 +14,7 @@ import torch
 from launch import Job, environment, free_port, torchrun
 from safetensors.torch import load_file
 
+from basegraph.commands import reproduce
 from basegraph.commands.sweep import sweep
 from basegraph.data.catalog import load
 from basegraph.errors import InvalidArgument
@@ -206,6 +207,15 @@ def test_torchrun_starts_no_sweeps(tmp_path, monkeypatch):
     (tmp_path / "s.toml").write_text("[grid]\nseed = [0]\n")
     with pytest.raises(InvalidArgument, match="start it without torchrun; --executor ray"):
         sweep(tmp_path / "s.toml", tmp_path / "run")
+
+
+@pytest.mark.parametrize("command", [reproduce.mnist, reproduce.pairs])
+def test_torchrun_reproduces_nothing(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    complaint = f"reproduce='{command.__name__}': torchrun has started 2 processes"
+    with pytest.raises(InvalidArgument, match=complaint):
+        command(out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_one_process_does_not_resume_what_lost_a_node(tmp_path):

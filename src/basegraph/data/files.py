@@ -35,6 +35,12 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
+def md5_of_file(path: Path) -> str:
+    """That of a file, which need not fit into memory."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
 def read_idx(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """An idx file of unsigned bytes (MNIST and its kin), gzipped or not."""
     content = read_bytes(path)
