@@ -85,7 +85,7 @@ def test_broken_provenance_belongs_to_nobody(text, run):
 def test_facts_of_a_checkpoint(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     checkpoint.save(path, {"x": torch.zeros(2)}, {"note": "a" * MAX_TEXT_BYTES})
-    with pytest.raises(checkpoint.CheckpointError, match="is no checkpoint: .* bytes of facts"):
+    with pytest.raises(checkpoint.CheckpointError, match=r"is no checkpoint: .* bytes of facts"):
         checkpoint.load(path)
 
 
