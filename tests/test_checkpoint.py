@@ -179,7 +179,8 @@ def group():
     dist.destroy_process_group()
 
 
-GOOD = {"n": 4, "step": 7, "epochs": 0.5, "seconds": 1.0, "bytes": 2.0, "config": {"lr": 0.1},
+GOOD = {"n": 4, "step": 7, "steps_per_epoch": 14, "loss_sum": 2.0, "loss_count": 7,
+        "seconds": 1.0, "bytes": 2.0, "config": {"lr": 0.1},
         "fingerprint": "abc"}  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -53,6 +55,15 @@ def page(browser, tmp_path):
     yield opened
     opened.close()
     assert problems == []
+
+
+def test_a_spec_of_ones_own_cannot_end_the_script(tmp_path):
+    spec = "</script><script>alert(1)</script><!-- & \u2028"
+    write_page(tmp_path / "page.html", bg.Sequence(list(bg.topology("ring", n=5)), spec))
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text.count("<script>") == text.count("</script>") == 1
+    (start,) = re.findall("const START = (.*);", text)
+    assert json.loads(start)["topology"] == spec
 
 
 def library_rounds(spec: str, n: int, steps: int) -> list[list[list[object]]]:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from basegraph.errors import BasegraphError, short
 from basegraph.files import CannotWrite, replacing
+from basegraph.inputs import MAX_TEXT_BYTES, parse_json
 
 FORMAT = 1
 
@@ -114,12 +115,12 @@ def _opened(path: Path, schema: Schema | None) -> Iterator[tuple[Any, dict[str, 
         raise CheckpointError(f"{path}: there is no checkpoint to resume from")
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {})["basegraph"])
-            yield file, _checked(path, facts, schema)
+            text = (file.metadata() or {})["basegraph"]
+            if len(text) > MAX_TEXT_BYTES:
+                raise CheckpointError(f"{path}: is no checkpoint: {len(text)} bytes of facts")
+            yield file, _checked(path, parse_json(text), schema)
     except CheckpointError:
         raise
-    except RecursionError:
-        raise CheckpointError(f"{path}: is no checkpoint: its facts are nested too deep") from None
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise CheckpointError(f"{path}: is cut short or no checkpoint: {error}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from basegraph.errors import BasegraphError, InvalidArgument
 
+TEMPORARY = ".basegraph-"
+"""What the name of a file begins with that is being written and has not its own name yet."""
 LONGEST_NAME = 230
 """Of a file: the temporary one beside it is a little longer, and 255 is the limit of most disks."""
 
@@ -46,7 +49,7 @@ def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force
     if path.exists() and not force:
         raise InvalidArgument(argument, str(path), "exists already; --force overwrites it")
     try:
-        with tempfile.NamedTemporaryFile(prefix=f".{path.stem}.", suffix=path.suffix, dir=folder):
+        with tempfile.NamedTemporaryFile(prefix=_prefix(path), suffix=path.suffix, dir=folder):
             pass
     except OSError as error:
         reason = error.strerror or str(error)
@@ -61,9 +64,7 @@ def replacing(path: Path) -> Iterator[Path]:
     If the block raises, `path` is as it was and the temporary file is gone.
     """
     with writing(path):
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent
-        )
+        handle, name = tempfile.mkstemp(path.suffix, _prefix(path), path.parent)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -77,3 +78,14 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def leftovers(path: Path) -> list[Path]:
+    """What `replacing(path)` has left beside it where the process was killed; no other file."""
+    name = re.compile(f"{re.escape(_prefix(path))}[a-z0-9_]{{8}}{re.escape(path.suffix)}")
+    near = path.parent.glob(f"{TEMPORARY}*")
+    return sorted(rest for rest in near if name.fullmatch(rest.name) and rest.is_file())
+
+
+def _prefix(path: Path) -> str:
+    return f"{TEMPORARY}{path.stem}."

@@ -104,3 +104,27 @@ def test_local_steps_count():
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_one_node_is_always_stable(name):
     assert stability(algorithm(name), bg.topology("base", n=1)).stable
+
+
+@pytest.mark.parametrize("name", ["dsgdm", "d2", "gradient-tracking"])
+def test_local_steps_are_so_many_steps_without_a_message(name):
+    method, t, local_steps = algorithm(name), bg.topology("base", n=6), 5
+    kind = type(method.init(np.zeros((6, 1))))
+    size = 6 * (1 + len(kind._fields))
+    blocks = np.eye(size).reshape(-1, 6, size)
+    blocks = blocks - blocks.mean(axis=1, keepdims=True)
+    for w in [r.matrix() for r in t]:
+        for mix in [lambda v: v] * (local_steps - 1) + [w.__matmul__]:
+            x, state = method.step(blocks[0], 0 * blocks[0], kind(*blocks[1:]), 1.0, mix)
+            blocks = np.stack([x, *state])
+    radius = np.abs(np.linalg.eigvals(blocks.reshape(size, size))).max()
+    assert stability(method, t, local_steps).radius == pytest.approx(radius, rel=1e-6, abs=1e-6)
+
+
+def test_ten_million_local_steps_cost_no_more_than_two():
+    t = bg.topology("base", n=25)
+    found = stability(algorithm("dsgdm"), t, 10**7)
+    assert found.stable
+    assert found.steps == 10**7 * t.period
+    with pytest.raises(Unstable, match="d2 is unstable"):
+        require_stable(algorithm("d2"), t, 2**62)

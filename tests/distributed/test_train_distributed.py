@@ -14,6 +14,7 @@ import torch
 from launch import Job, environment, free_port, torchrun
 from safetensors.torch import load_file
 
+from basegraph.commands import reproduce
 from basegraph.commands.sweep import sweep
 from basegraph.data.catalog import load
 from basegraph.errors import InvalidArgument
@@ -208,6 +209,15 @@ def test_torchrun_starts_no_sweeps(tmp_path, monkeypatch):
         sweep(tmp_path / "s.toml", tmp_path / "run")
 
 
+@pytest.mark.parametrize("command", [reproduce.mnist, reproduce.pairs])
+def test_torchrun_reproduces_nothing(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    complaint = f"reproduce='{command.__name__}': torchrun has started 2 processes"
+    with pytest.raises(InvalidArgument, match=complaint):
+        command(out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_one_process_does_not_resume_what_lost_a_node(tmp_path):
     train(RunConfig(nodes=3, epochs=1), tmp_path / "run")
     (tmp_path / "run" / "nodes").mkdir()
@@ -265,7 +275,9 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     facts = {
         "n": 2,
         "step": 9,
-        "epochs": 0.4,
+        "steps_per_epoch": 21,
+        "loss_sum": 9.0,
+        "loss_count": 9,
         "seconds": 1.0,
         "config": replica.config.computes(),
         "fingerprint": replica.fingerprint,
@@ -275,7 +287,7 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "began again" not in done.stdout
-    reason = "node 1: run/nodes/node-1.safetensors: epoch 0.40 is behind the checkpoint's"
+    reason = "node 1: run/nodes/node-1.safetensors: epoch 0.43 is behind the checkpoint's"
     assert done.stderr.count(f"left out: {reason}") == 1
     assert "done: test accuracy" in done.stdout
     assert [path.name for path in other.iterdir()] == ["node-1.safetensors.used"]

@@ -22,6 +22,7 @@ from basegraph.commands.compare import find_runs
 from basegraph.data.augment import gather
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
+from basegraph.files import TEMPORARY, leftovers, replacing
 from basegraph.models.networks import build
 from basegraph.plots.learning import labels
 from basegraph.training import update
@@ -224,17 +225,39 @@ def test_resumes_whatever_a_kill_left(cut, tmp_path):
     whole = train(config, tmp_path / "whole")
     again = tmp_path / "again"
     train(config, again)
-    (again / ".checkpoint.abc.safetensors").write_bytes(b"half written")
+    left = again / f"{TEMPORARY}checkpoint.abcd1234.safetensors"
+    left.write_bytes(b"half written")
     if cut == "half a line":
         text = (again / "metrics.jsonl").read_text()
         (again / "metrics.jsonl").write_text(text[:-20])
-        expected = whole[:-1]
+        expected = whole  # the last row is made again
     else:
         (again / cut).unlink()
-        expected = whole if cut.startswith("checkpoint") else []
+        expected = whole if cut.startswith("checkpoint") else whole[-1:]
     rows = train(config, again, resume=True)
     assert [{**r, "seconds": 0} for r in rows] == [{**r, "seconds": 0} for r in expected]
-    assert not list(again.glob(".checkpoint*"))
+    assert not left.exists()
+
+
+def test_only_files_of_our_own_naming_are_cleared_away(tmp_path):
+    config, out = RunConfig(**{**SHORT, "epochs": 1}), tmp_path / "run"
+    train(config, out)
+    (out / ".ipynb_checkpoints").mkdir()
+    own = [out / ".my-checkpoint-notes.txt", out / ".checkpoint.backup12.safetensors",
+           out / f"{TEMPORARY}checkpoint.mine.safetensors"]  # fmt: skip
+    for file in own:
+        file.write_text("mine")
+    train(config, out, resume=True)
+    assert [file.read_text() for file in own] == ["mine"] * 3
+    assert (out / ".ipynb_checkpoints").is_dir()
+
+
+def test_what_a_killed_write_leaves_is_found(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    with replacing(path) as temporary:
+        assert leftovers(path) == [temporary]
+        assert leftovers(tmp_path / "metrics.jsonl") == []
+    assert leftovers(path) == []
 
 
 def test_rows_of_other_numbers_of_nodes_stay(tmp_path):
@@ -434,7 +457,7 @@ def test_commands_end_to_end(tmp_path):
     text = run_here("compare", folder, tmp_path / "s1", "--plot", plot).stdout
     assert "s0" in text
     assert plot.read_bytes().startswith(b"\x89PNG")
-    being_written = folder / ".checkpoint.abc.safetensors"
+    being_written = folder / f"{TEMPORARY}checkpoint.abcd1234.safetensors"
     being_written.write_bytes(b"by a run that goes on")
     assert len(json.loads(run_here("compare", folder, "--json").stdout)) == 1
     assert being_written.exists()

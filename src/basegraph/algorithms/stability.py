@@ -22,6 +22,8 @@ DENSE = 600
 SAMPLED = 64
 """Steps after which a topology without a period is judged, by its growth per step."""
 SLACK = 1e-9
+MOST_ALONE = 2**26
+"""Steps between two messages that are counted: more give the same verdict, and less exactly."""
 
 
 class Unstable(BasegraphError):
@@ -57,18 +59,19 @@ def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stabi
     steps = (topology.period or SAMPLED) * local_steps
     if n == 1 or method.centralized or not method.linear:
         return Stability(0.0, steps)  # nothing to disagree about, or DSGD in disguise
-    mixes = [_mix_of(topology, step, local_steps) for step in range(steps)]
-    parts = 1 + len(method.init(np.zeros((n, 1))))
+    matrices = [topology.round(number).matrix() for number in range(steps // local_steps)]
+    alone = _steps_alone(method, local_steps - 1)
+    parts = len(alone)
 
     def period(z: FloatArray) -> FloatArray:
         """(parts * n, columns): x and the state's vectors below each other, one period on."""
         blocks = z.reshape(parts, n, -1)
         blocks = blocks - blocks.mean(axis=1, keepdims=True)
-        x, state = blocks[0], _state_like(method, blocks)
-        for mix in mixes:
-            x, state = method.step(x, np.zeros_like(x), state, 1.0, mix)
-        after = np.stack([x, *state])
-        return (after - after.mean(axis=1, keepdims=True)).reshape(z.shape)
+        for w in matrices:
+            if local_steps > 1:
+                blocks = np.tensordot(alone, blocks, axes=1)
+            blocks = _step(method, blocks, w.__matmul__)
+        return (blocks - blocks.mean(axis=1, keepdims=True)).reshape(z.shape)
 
     return Stability(_spectral_radius(period, parts * n), steps)
 
@@ -130,16 +133,19 @@ def round_index(step: int, local_steps: int) -> int:
     return step // local_steps
 
 
-def _mix_of(topology: Topology, step: int, local_steps: int) -> Mix:
-    if not communicates(step, local_steps):
-        return lambda v: v
-    matrix = topology.round(round_index(step, local_steps)).matrix()
-    return lambda v: matrix @ v
+def _steps_alone(method: Method, steps: int) -> FloatArray:
+    """(parts, parts): what so many steps without a message do to a node's x and state."""
+    parts = 1 + len(method.init(np.zeros((1, 1))))
+    one = _step(method, np.eye(parts)[:, None], lambda v: v)[:, 0]
+    power: FloatArray = np.linalg.matrix_power(one, min(steps, MOST_ALONE))
+    return power
 
 
-def _state_like(method: Method, blocks: FloatArray) -> tuple[FloatArray, ...]:
+def _step(method: Method, blocks: FloatArray, mix: Mix) -> FloatArray:
+    """x and the state's vectors, (parts, n, columns), one step on."""
     kind = type(method.init(np.zeros((1, 1))))
-    return kind(*blocks[1:])
+    x, state = method.step(blocks[0], np.zeros_like(blocks[0]), kind(*blocks[1:]), 1.0, mix)
+    return np.stack([x, *state])
 
 
 def _spectral_radius(apply: Callable[[FloatArray], FloatArray], size: int) -> float:

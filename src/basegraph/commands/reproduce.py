@@ -9,7 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from basegraph.commands.arguments import Force, number, whole_number, whole_numbers
+from basegraph.commands.arguments import (
+    Force,
+    number,
+    refuse_torchrun,
+    whole_number,
+    whole_numbers,
+)
 from basegraph.commands.output import as_json, table
 from basegraph.experiments import consensus as consensus_experiment
 from basegraph.experiments import illustrations as illustrations_experiment
@@ -31,6 +37,7 @@ Resume = Annotated[
     bool, typer.Option("--resume", help="make what is left of the runs in the folder")
 ]
 RESULTS = Path("results")
+ALONE = "start it without torchrun"
 
 
 @app.command()
@@ -91,6 +98,7 @@ def mnist(
 
     Example: basegraph reproduce mnist --data-dir data --out results/mnist
     """
+    refuse_torchrun("reproduce", "mnist", ALONE)
     from basegraph.experiments import mnist as mnist_experiment
     from basegraph.experiments.outcomes import origins
 
@@ -148,6 +156,7 @@ def pairs(
 
     Example: basegraph reproduce pairs --dataset mnist --model lenet --data-dir data
     """
+    refuse_torchrun("reproduce", "pairs", ALONE)
     from basegraph.experiments import pairs as pairs_experiment
     from basegraph.experiments.outcomes import origins
 

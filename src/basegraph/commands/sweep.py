@@ -14,6 +14,7 @@ from rich.progress import Progress as Bar
 from basegraph.commands.arguments import refuse_torchrun, whole_number
 from basegraph.commands.output import as_json, table
 from basegraph.errors import InvalidArgument
+from basegraph.inputs import read_text
 from basegraph.lock import locked
 
 EXECUTORS = ("local", "ray")
@@ -45,7 +46,7 @@ def sweep(
 
     runs = read_sweep(file)
     with locked("--out", out):
-        folder = SweepFolder(out, file.read_text(encoding="utf-8"), resume=resume)
+        folder = SweepFolder(out, read_text(file), resume=resume)
         with SweepDisplay(
             [run.name for run in runs if run in folder.left(runs)], quiet=json
         ) as display:

@@ -11,10 +11,11 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from basegraph.data.archives import members, read_bytes
+from basegraph.data.archives import MAX_FILE_BYTES, members, read_bytes
 from basegraph.data.dataset import OWN, DataError, Dataset, Split
 from basegraph.data.files import (
     md5,
+    md5_of_file,
     parse_cifar_binary,
     parse_cifar_python,
     read_idx_pair,
@@ -212,8 +213,10 @@ def present(entry: Entry, folder: Path) -> tuple[Published, ...] | None:
 
 def check(path: Path, file: Published) -> str | None:
     """What is wrong with a file, or None: its checksum, zipped or unzipped, must be a known one."""
-    content = path.read_bytes()
-    if not file.checksums or md5(content) in file.checksums:
+    if not file.checksums:
+        return None
+    found = md5_of_file(path)
+    if found in file.checksums:
         return None
     if path.suffix == ".gz" and not path.name.endswith(".tar.gz"):
         try:
@@ -222,7 +225,7 @@ def check(path: Path, file: Published) -> str | None:
             return str(error)
         if unzipped in file.checksums:
             return None
-    return f"{path}: MD5 {md5(content)} is not the published {file.checksums[0]}"
+    return f"{path}: MD5 {found} is not the published {file.checksums[0]}"
 
 
 def missing(entry: Entry, folder: Path) -> str:
@@ -251,7 +254,7 @@ def download(name: str, data_dir: Path | None = None, base: str | None = None) -
             continue
         with replacing(path) as temporary:
             try:
-                urllib.request.urlretrieve((base or entry.base) + file.name, temporary)
+                _fetch((base or entry.base) + file.name, temporary)
             except (OSError, HTTPException) as error:
                 raise DataError(f"{file.name}: cannot be fetched: {error}") from None
             problem = check(temporary, file)
@@ -259,6 +262,16 @@ def download(name: str, data_dir: Path | None = None, base: str | None = None) -
                 raise DataError(f"{file.name} as fetched: {problem.partition(': ')[2]}")
         fetched.append(path)
     return fetched
+
+
+def _fetch(url: str, path: Path) -> None:
+    with urllib.request.urlopen(url) as source, open(path, "wb") as file:
+        left = MAX_FILE_BYTES
+        while piece := source.read(2**20):
+            left -= len(piece)
+            if left < 0:
+                raise DataError(f"{url}: is larger than {MAX_FILE_BYTES} bytes")
+            file.write(piece)
 
 
 def _digits() -> Dataset:

@@ -1,7 +1,7 @@
 """Readers of the official file formats: idx, CIFAR (python and binary), images by class.
 
-Nothing here runs code from a file: CIFAR's python version is pickled, and only plain containers
-and numpy arrays are let through.
+Nothing here runs code from a file: of CIFAR's python version, which is pickled, only plain
+containers and arrays of numbers are let through (`pickled.py`).
 """
 
 from __future__ import annotations
@@ -9,19 +9,21 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-import pickle
 import struct
 import warnings
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from basegraph.data.archives import members, read_bytes
 from basegraph.data.dataset import DataError, Images, Labels, Split
+from basegraph.data.pickled import PickledArray, unpickle
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp"}
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP")
+MOST_AXES = 3
+"""Of an idx file: samples, rows, columns."""
 MAX_IMAGE_PIXELS = 2**24
 """The largest image that is decoded: 4096 by 4096."""
 MAX_IMAGES_BYTES = 2**35
@@ -33,12 +35,20 @@ def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
+def md5_of_file(path: Path) -> str:
+    """That of a file, which need not fit into memory."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
 def read_idx(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """An idx file of unsigned bytes (MNIST and its kin), gzipped or not."""
     content = read_bytes(path)
     if len(content) < 4 or content[:3] != b"\x00\x00\x08":
         raise DataError(f"{path}: is not an idx file of bytes")
     axes = content[3]
+    if not 1 <= axes <= MOST_AXES:
+        raise DataError(f"{path}: has {axes} axes; an idx file of images or labels has 1 to 3")
     start = 4 + 4 * axes
     if len(content) < start:
         raise DataError(f"{path}: is cut short in its header")
@@ -55,32 +65,19 @@ def read_idx_pair(images: Path, labels: Path) -> Split:
     return Split(pixels[:, None], read_idx(labels).astype(np.int64))
 
 
-class _OnlyArrays(pickle.Unpickler):
-    """Unpickles containers, strings, numbers and numpy arrays, and refuses everything else."""
-
-    ALLOWED: ClassVar = {
-        ("numpy.core.multiarray", "_reconstruct"): ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy._core.multiarray", "_reconstruct"): ("numpy._core.multiarray", "_reconstruct"),
-        ("numpy", "ndarray"): ("numpy", "ndarray"),
-        ("numpy", "dtype"): ("numpy", "dtype"),
-        ("_codecs", "encode"): ("_codecs", "encode"),
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"refuses {module}.{name}")
-        return super().find_class(*self.ALLOWED[module, name])
-
-
 def parse_cifar_python(content: bytes, path: str, label: bytes) -> Split:
     """One batch of CIFAR's python version; `label` is b"labels" or b"fine_labels"."""
     try:
-        batch = _OnlyArrays(io.BytesIO(content), encoding="bytes").load()
-        images = np.asarray(batch[b"data"], dtype=np.uint8).reshape(-1, 3, 32, 32)
-        labels = np.asarray(batch[label], dtype=np.int64)
+        batch = unpickle(content)
+        images, labels = batch[b"data"], batch[label]
+        if not isinstance(images, PickledArray) or images.values.dtype != np.uint8:
+            raise DataError("data must be an array of bytes")
+        if not isinstance(labels, list) or not all(type(one) is int for one in labels):
+            raise DataError(f"{label.decode()} must be a list of integers")
+        pixels = images.values.reshape(-1, 3, 32, 32)
+        return Split(pixels, np.array(labels, dtype=np.int64))
     except Exception as error:  # whatever a broken or hostile pickle raises
         raise DataError(f"{path}: is not a CIFAR batch: {error}") from None
-    return Split(images, labels)
 
 
 def parse_cifar_binary(content: bytes, path: str, label_bytes: int) -> Split:

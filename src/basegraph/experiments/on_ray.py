@@ -10,6 +10,7 @@ from typing import Any
 
 from basegraph.errors import BasegraphError
 from basegraph.experiments.sweep import Planned, Progress, SweepFolder, run_sweep
+from basegraph.inputs import read_text
 
 
 def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress: Progress) -> None:
@@ -28,7 +29,7 @@ def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress:
     workers = max(1, min(len(left), gpus or int(resources.get("CPU", 1))))
     shares = [left[worker::workers] for worker in range(workers)]
     remote = ray.remote(num_cpus=1, num_gpus=1 if gpus else 0)(_share)
-    text = folder.definition.read_text(encoding="utf-8")
+    text = read_text(folder.definition)
     under_way = {
         remote.remote(share, str(folder.path.resolve()), text, most): share for share in shares
     }

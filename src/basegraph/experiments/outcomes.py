@@ -7,13 +7,14 @@ from collections import Counter
 from typing import Any
 
 from basegraph.experiments.store import ResultFolder
+from basegraph.inputs import read_json
 
 
 def origins(folder: ResultFolder) -> list[dict[str, Any]]:
     """Which code and which machines the runs came from, and how many from each."""
     counts: Counter[str] = Counter()
     for path in sorted((folder / "runs").glob("*/provenance.json")):
-        whole = json.loads(path.read_text(encoding="utf-8"))
+        whole = read_json(path)
         keys = ("basegraph", "commit", "machine", "python", "torch")
         kept = {key: whole[key] for key in keys if key in whole}
         counts[json.dumps({**kept, "device": whole["measured"]["device"]})] += 1

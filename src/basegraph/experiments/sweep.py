@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
@@ -30,6 +30,7 @@ from basegraph.data.dataset import Dataset
 from basegraph.data.partition import require_samples
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.files import replacing
+from basegraph.inputs import read_text, read_toml
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.topology.catalog import topology
@@ -43,6 +44,8 @@ from basegraph.training.run import Job, train_together
 
 MOST = 64
 """Runs beside each other, whatever the memory: more are not quicker."""
+MAX_RUNS = 10_000
+"""Of a sweep: each is a folder."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,7 @@ class Planned:
 
 def read_sweep(path: Path) -> list[Planned]:
     """The runs of a sweep file; everything in it is checked."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidArgument("SWEEP", str(path), error.strerror or str(error)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidArgument("SWEEP", str(path), f"is not TOML: {error}") from None
+    found = read_toml("SWEEP", path)
     grids = found.pop("grid", None)
     if isinstance(grids, dict):
         grids = [grids]
@@ -85,6 +83,9 @@ def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> li
             if name in fixed:
                 raise InvalidArgument(f"grid.{name}", values, "is fixed at the top already")
             varied += [name] if name not in varied else []
+    count = sum(math.prod(len(values) for values in grid.values()) for grid in grids)
+    if count > MAX_RUNS:
+        raise InvalidArgument("grid", count, f"{where} must have at most {MAX_RUNS} runs")
     runs: dict[str, RunConfig] = {}
     for grid in grids:
         for values in itertools.product(*grid.values()):
@@ -126,7 +127,7 @@ class SweepFolder:
                 raise InvalidArgument(
                     "--out", str(path), "holds a sweep already; --resume continues it"
                 )
-            there = self.definition.read_text(encoding="utf-8") if self.definition.exists() else ""
+            there = read_text(self.definition) if self.definition.exists() else ""
             if there != text:
                 raise InvalidArgument("--out", str(path), "holds a sweep of another file")
             return
@@ -141,7 +142,7 @@ class SweepFolder:
     def failed(self) -> dict[str, str]:
         """What went wrong with runs, by their names."""
         notes = sorted(self.failures.glob("*.txt"))
-        return {note.stem: note.read_text(encoding="utf-8").strip() for note in notes}
+        return {note.stem: read_text(note).strip() for note in notes}
 
     def note_failure(self, name: str, reason: str) -> None:
         """Remember that a run need not be tried again; a file for each, so that any may write."""

@@ -165,7 +165,10 @@ class Node:
     def _save(self, step: int) -> str:
         assert self.checkpoint is not None
         facts = {"n": self.topology.n, "step": step}
-        path = survivors.save(self.checkpoint, self.mixer.node, {"x": self.x_d}, facts)
+        try:
+            path = survivors.save(self.checkpoint, self.mixer.node, {"x": self.x_d}, facts)
+        except OSError as error:
+            return f"node {self.mixer.node} could not be saved: {error}"
         return f"saved node {self.mixer.node} after {step} steps in {path}"
 
     def begin_early(self, step: int) -> None:

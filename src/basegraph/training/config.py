@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-import tomllib
 from dataclasses import asdict, dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from basegraph import inputs
 from basegraph.algorithms.catalog import algorithm, parse_algorithm
 from basegraph.data.dataset import OWN
 from basegraph.data.partition import check_order
@@ -185,12 +185,7 @@ _LOWEST = {
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The fields that a configuration file sets; unknown ones are refused."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidArgument("--config", str(path), error.strerror or str(error)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidArgument("--config", str(path), f"is not TOML: {error}") from None
+    found = inputs.read_toml("--config", path)
     known = [field.name for field in fields(RunConfig)]
     for name in found:
         if name not in known:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ OWN = ("data_dir", "device", "threads", "capture", "compile")
 """Fields in which nodes may differ."""
 
 SURVIVOR: checkpoint.Schema = {
-    "epochs": checkpoint.number(0),
+    "steps_per_epoch": checkpoint.integer(1),
+    "loss_sum": checkpoint.number(),
+    "loss_count": checkpoint.integer(0),
     "seconds": checkpoint.number(0),
     "bytes": checkpoint.number(0, required=False),
     "config": checkpoint.TABLE,
@@ -189,19 +192,30 @@ class ElasticRun(Run):
         facts = {
             "n": engine.n,
             "step": engine.step,
-            "epochs": engine.step / engine.steps_per_epoch,
+            "steps_per_epoch": engine.steps_per_epoch,
+            "loss_sum": self.loss_sum,
+            "loss_count": self.loss_count,
             "seconds": self.seconds,
             "bytes": self.bytes_sent,
             "config": self.config.computes(),
             "fingerprint": self.fingerprint,
         }
-        path = survivors.save(self.folder.nodes, engine.node, {"x": engine.x_d}, facts)
-        where = f"saved node {engine.node} after {engine.step} steps in {path}, --resume continues"
+        try:
+            path = survivors.save(self.folder.nodes, engine.node, {"x": engine.x_d}, facts)
+        except OSError as fault:
+            where = f"node {engine.node} could not be saved: {fault}"
+        else:
+            where = f"saved node {engine.node} after {engine.step} steps in {path}"
+            where += ", --resume continues"
         return PeerLost(f"{error}; {where}", error.node)
 
     def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         self.folder.clear_leftovers()
         return self._load()
+
+    def has_row(self, epoch: int) -> bool:
+        """Whether node 0 has evaluated this epoch."""
+        return bool(self._told_by_node_0({"there": super().has_row(epoch)})["there"])
 
     def _at_node_0(self, write: Callable[[], None]) -> None:
         """Write to the folder (elsewhere that does nothing), and all stop if it cannot be done."""
@@ -209,15 +223,16 @@ class ElasticRun(Run):
 
     def _survivors(self, facts: dict[str, Any]) -> Restart | None:
         """Where the survivors are, except those that the checkpoint has overtaken since."""
-        reached = facts["step"] / facts["steps_per_epoch"] if facts else 0.0
+        reached = _epochs(facts) if facts else Fraction(0)
 
         def left_out(one: dict[str, Any]) -> str:
             if one["fingerprint"] != self.fingerprint:
                 raise CheckpointError("was run on other data or models")
-            if one["epochs"] > self.config.epochs:
-                raise CheckpointError(f"epochs={one['epochs']}: must be ≤ {self.config.epochs}")
-            behind = one["epochs"] < reached
-            return f"epoch {one['epochs']:.2f} is behind the checkpoint's" if behind else ""
+            if _epochs(one) > (last := self.config.epochs):
+                most = last * one["steps_per_epoch"]
+                raise CheckpointError(f"step={one['step']}: must be at most {most}")
+            behind = _epochs(one) < reached
+            return f"epoch {float(_epochs(one)):.2f} is behind the checkpoint's" if behind else ""
 
         return survivors.restart(
             self.folder.nodes, self.engine.x_d, None, schema=SURVIVOR, left_out=left_out
@@ -248,15 +263,14 @@ class ElasticRun(Run):
             models = engine.replicas[0].method.gradient_point(tensors["x"], state)
             x_d.copy_(models.double().mean(dim=0))
         broadcast(x_d, None, "the restart")
-        epochs = facts["step"] / facts["steps_per_epoch"]
-        return Restart(x_d, facts["step"], list(range(before)), before, {**facts, "epochs": epochs})
+        return Restart(x_d, facts["step"], list(range(before)), before, facts)
 
     def _begin_again(self, again: Restart, dataset: Dataset) -> None:
         engine, folder = self.engine, self.folder
         there = {**again.facts["config"], "nodes": engine.n}
         self._require_same({**again.facts, "config": there})
-        epochs = again.facts["epochs"]
-        engine.begin_again(again.x_d, int(epochs * engine.steps_per_epoch))
+        before, epochs = again.facts["steps_per_epoch"], float(_epochs(again.facts))
+        engine.begin_again(again.x_d, again.step * engine.steps_per_epoch // before)
         self._spent(again.facts)
         what = {
             "epoch": round(epochs, 3),
@@ -268,8 +282,7 @@ class ElasticRun(Run):
         def write() -> None:
             if not folder.config.exists():  # the node 0 that was lost had it on its own machine
                 folder.start(self.config, dataset, engine.facts())
-            self.rows = [row for row in folder.rows() if row["epoch"] <= epochs]
-            folder.keep(self.rows)
+            self._keep_rows(again.step, before)
             folder.restart(self.config, what)
 
         self._at_node_0(write)
@@ -278,6 +291,11 @@ class ElasticRun(Run):
             f"{again}, at epoch {epochs:.2f}, with a fresh state of {self.config.algorithm}; now "
             f"{engine.n} nodes: {self.config.topology} and the data split are for n={engine.n}"
         )
+
+
+def _epochs(facts: dict[str, Any]) -> Fraction:
+    """How far a checkpoint's run had come."""
+    return Fraction(facts["step"], facts["steps_per_epoch"])
 
 
 def _device(config: RunConfig) -> torch.device:

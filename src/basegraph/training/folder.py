@@ -16,12 +16,17 @@ from torch import Tensor
 
 from basegraph import checkpoint
 from basegraph.data.dataset import Dataset
-from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.files import replacing, writing
+from basegraph.errors import InvalidArgument
+from basegraph.files import leftovers, replacing, writing
+from basegraph.inputs import BadFile, parse_json, read_json, read_text
 from basegraph.lock import locked
 from basegraph.provenance import provenance
 from basegraph.training.config import RunConfig
 
+MAX_METRICS_BYTES = 2**28
+"""The largest metrics.jsonl that is read: 256 MiB."""
+MAX_LINE = 2**16
+"""The longest of its lines, in characters."""
 FACTS: checkpoint.Schema = {
     "step": checkpoint.integer(0),
     "steps_per_epoch": checkpoint.integer(1),
@@ -61,9 +66,10 @@ class RunFolder:
             )
 
     def clear_leftovers(self) -> None:
-        """Remove what a killed write of a checkpoint left."""
-        for rest in self.path.glob(".*checkpoint*"):
-            rest.unlink()
+        """Remove what killed writes of the run's files left."""
+        for file in (self.config, self.metrics, self.checkpoint, self.provenance):
+            for rest in leftovers(file):
+                rest.unlink()
 
     def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
         """Write what is known before the first step."""
@@ -99,14 +105,14 @@ class RunFolder:
         """What metrics.jsonl holds; a last line that was cut off by a kill is passed over."""
         if not self.metrics.is_file():
             return []
-        lines = self.metrics.read_text(encoding="utf-8").splitlines()
+        lines = read_text(self.metrics, MAX_METRICS_BYTES).splitlines()
         found = []
         for number, line in enumerate(lines):
             try:
-                found.append(json.loads(line))
+                found.append(_row(line))
             except ValueError:
                 if number < len(lines) - 1:
-                    raise BasegraphError(f"{self.metrics}: line {number + 1} is broken") from None
+                    raise BadFile(f"{self.metrics}: line {number + 1} is broken") from None
         return found
 
     def keep(self, rows: list[dict[str, Any]]) -> None:
@@ -143,10 +149,18 @@ def belongs_to(path: Path, job: str) -> bool:
     return (path / "config.toml").is_file() and there.get("job") == job
 
 
+def _row(line: str) -> dict[str, Any]:
+    """A line of metrics.jsonl."""
+    row = parse_json(line) if len(line) <= MAX_LINE else None
+    if not isinstance(row, dict) or type(row.get("epoch")) is not int:
+        raise ValueError("no row of metrics")
+    return row
+
+
 def _json(path: Path) -> dict[str, Any]:
     """What a file holds; nothing where it is gone or broken."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        found = read_json(path)
+    except (OSError, BadFile):
         return {}
-    return found
+    return found if isinstance(found, dict) else {}

@@ -129,6 +129,7 @@ class Run:
         self.seconds = 0.0
         self.bytes_before = 0.0  # what a node sent while there were others of them
         self.loss_sum, self.loss_count = 0.0, 0
+        self.reported = False  # whether a row has these losses: the next ones begin anew
         self.last_loss = math.nan
         self.rows: Rows = []
         self.failure: Diverged | None = None
@@ -169,11 +170,19 @@ class Run:
             raise InvalidArgument("step", facts["step"], f"others are at {self.engine.step}")
         self.engine.restore(tensors, facts["step"], self.replica)
         self._spent(facts)
-        self.loss_sum, self.loss_count = facts["loss_sum"], facts["loss_count"]
-        # By epochs: with other numbers of nodes before, the steps of earlier rows were others.
-        epochs = facts["step"] / self.engine.steps_per_epoch
-        self.rows = [row for row in self.folder.rows() if row["epoch"] <= epochs]
+        self._keep_rows(facts["step"], self.engine.steps_per_epoch)
+
+    def _keep_rows(self, step: int, steps_per_epoch: int) -> None:
+        """Drop the rows of what comes after this step, by epochs: with other numbers of nodes
+        before, the steps of earlier rows were others.
+        """
+        rows = self.folder.rows()
+        self.rows = [row for row in rows if row["epoch"] * steps_per_epoch <= step]
         self.folder.keep(self.rows)
+
+    def has_row(self, epoch: int) -> bool:
+        """Whether this epoch has been evaluated."""
+        return any(row["epoch"] == epoch for row in self.rows)
 
     @property
     def bytes_sent(self) -> float:
@@ -185,6 +194,7 @@ class Run:
         now = self.engine.bytes_sent(self.replica)
         self.seconds = facts["seconds"]
         self.bytes_before = facts.get("bytes", now) - now
+        self.loss_sum, self.loss_count = facts["loss_sum"], facts["loss_count"]
 
     def _require_same(self, facts: dict[str, Any]) -> None:
         """Refuse what a run of other data, models or settings has saved."""
@@ -203,6 +213,8 @@ class Run:
             step, node = (int(i) for i in torch.nonzero(~good)[0])
             what = f"the loss of node {node} is {float(losses[step, node])}"
             raise self._diverged(what, self.engine.step - len(losses) + step)
+        if self.reported:
+            self.loss_sum, self.loss_count, self.reported = 0.0, 0, False
         for loss in losses.mean(dim=1).tolist():
             self.loss_sum += loss
             self.last_loss = loss
@@ -229,9 +241,9 @@ class Run:
         row["consensus_distance"] = engine.consensus_distance(self.replica)
         row["bytes_per_node"] = self.bytes_sent
         row["seconds"] = round(self.seconds, 3)
-        self.loss_sum, self.loss_count = 0.0, 0
         self.rows.append(row)
         self.folder.append(row)
+        self.reported = True
         return row
 
     def save(self) -> None:
@@ -280,13 +292,12 @@ class Loop:
         engine, total = self.engine, self.engine.total_steps
         spent = max(run.seconds for run in self.runs)
         began = time.perf_counter() - spent
+        self._make_up()
         while engine.step < total and self._alive():
             engine.advance()
             self.pending += 1
-            epoch, within = divmod(engine.step, engine.steps_per_epoch)
-            last = engine.step == total
-            evaluates = not within and (epoch % self.evaluate_every == 0 or last)
-            saves = not within and (epoch % self.checkpoint_every == 0 or last)
+            epoch = engine.step // engine.steps_per_epoch
+            evaluates, saves = self._due(self.evaluate_every), self._due(self.checkpoint_every)
             stop: list[int] = []
             due = self.pending >= engine.patience or evaluates or saves
             if due or (told and engine.alone):
@@ -301,6 +312,25 @@ class Loop:
                 self._each(lambda run: run.save())
                 raise self._interrupted(stop[0], total)
         return [run.failure or run.rows for run in self.runs]
+
+    def _due(self, every: int) -> bool:
+        """Whether an epoch has just ended, after which something is done every so many epochs."""
+        epoch, within = divmod(self.engine.step, self.engine.steps_per_epoch)
+        last = self.engine.step == self.engine.total_steps
+        return not within and epoch > 0 and (epoch % every == 0 or last)
+
+    def _make_up(self) -> None:
+        """Make the row that is missing where a run goes on: a fault came into its evaluation."""
+        if not self._due(1):
+            return
+        epoch = self.engine.step // self.engine.steps_per_epoch
+
+        def make_up(run: Run) -> None:
+            run.reported = run.has_row(epoch)
+            if not run.reported and self._due(self.evaluate_every):
+                self._keep(run, epoch, evaluates=True, saves=True)
+
+        self._each(make_up)
 
     @staticmethod
     def _keep(run: Run, epoch: int, evaluates: bool, saves: bool) -> None:

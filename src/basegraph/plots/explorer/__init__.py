@@ -38,10 +38,18 @@ def write_page(path: Path, start: Topology) -> None:
         "choices": CHOICES,
     }
     folder = files(__package__)
-    scripts = [f"const START = {json.dumps(choice)};"]
+    scripts = [f"const START = {_literal(choice)};"]
     scripts += [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
     page = (folder / "page.html").read_text(encoding="utf-8")
     page = page.replace("/* STYLE */", (folder / "style.css").read_text(encoding="utf-8"))
     page = page.replace("/* SCRIPT */", "\n".join(scripts))
     with replacing(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
+
+
+def _literal(value: object) -> str:
+    """A value in a script inside of HTML: nothing in it can end the script."""
+    text = json.dumps(value)
+    for sign in "<>&":  # which JSON has within strings only
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
