@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -75,5 +76,20 @@ def replacing(path: Path) -> Iterator[Path]:
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)  # mkstemp's files are private; a result is not
             temporary.replace(path)
+            sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in a folder are on disk."""
+    if os.name == "nt":  # where folders cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks do not know it
+            raise
+    finally:
+        os.close(handle)

@@ -31,6 +31,7 @@ from basegraph.mixing.progress import seconds
 from basegraph.mixing.torchrun import job, restarts
 from basegraph.models.networks import build
 from basegraph.optim import survivors
+from basegraph.optim.node_files import NodeFiles
 from basegraph.optim.survivors import Restart
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
@@ -137,6 +138,10 @@ class FolderElsewhere(RunFolder):
     def load(self) -> None:
         """Node 0 has it."""
 
+    def last_good(self) -> str:
+        """Node 0 looks."""
+        return "known to node 0"
+
     def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Node 0 does it."""
 
@@ -161,10 +166,12 @@ class ElasticRun(Run):
     """A run of which this process is a node."""
 
     engine: DistributedEngine
+    files: NodeFiles
 
     def begin(self, dataset: Dataset) -> None:
         """Start the folder, continue from its checkpoint, or begin again after a fault."""
         engine, folder = self.engine, self.folder
+        self.files = NodeFiles(folder.nodes, None, engine.device)
         saved = together(self._read, None, engine.device)
         resumes = folder.resume or restarts() > 0
         told = self._told_by_node_0({"resumes": resumes, "facts": saved[1] if saved else {}})
@@ -180,24 +187,21 @@ class ElasticRun(Run):
         else:
             self._at_node_0(lambda: folder.start(self.config, dataset, engine.facts()))
         self._at_node_0(lambda: folder.belongs_to(job()))
-        survivors.set_aside(folder.nodes)
+        self.files.begin()  # the run's checkpoint holds all that was in the nodes' files
         self.watcher.started(engine.facts())
 
     def rescued(self, error: PeerLost) -> PeerLost:
         """Save this node's model after the last completed step, and say where."""
         engine = self.engine
         facts = {
-            "n": engine.n,
-            "step": engine.step,
             "epochs": engine.step / engine.steps_per_epoch,
             "seconds": self.seconds,
             "bytes": self.bytes_sent,
             "config": self.config.computes(),
             "fingerprint": self.fingerprint,
         }
-        path = survivors.save(self.folder.nodes, engine.node, {"x": engine.x_d}, facts)
-        where = f"saved node {engine.node} after {engine.step} steps in {path}, --resume continues"
-        return PeerLost(f"{error}; {where}", error.node)
+        said = self.files.rescue(engine.x_d, engine.step, facts)
+        return PeerLost(f"{error}; {said}, --resume continues", error.node)
 
     def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         self.folder.clear_leftovers()
@@ -216,6 +220,9 @@ class ElasticRun(Run):
                 raise CheckpointError("was run on other data or models")
             if one["epochs"] > self.config.epochs:
                 raise CheckpointError(f"epochs={one['epochs']}: must be ≤ {self.config.epochs}")
+            start, last = one.get("generation", 0), self.files.generation - 1
+            if start < last:
+                return f"is of start {start}; the run is at start {last}"
             behind = one["epochs"] < reached
             return f"epoch {one['epochs']:.2f} is behind the checkpoint's" if behind else ""
 
