@@ -17,7 +17,7 @@ import basegraph as bg
 from basegraph import checkpoint
 from basegraph.checkpoint import CheckpointError
 from basegraph.experiments.sweep import SweepFolder, expand, run_sweep
-from basegraph.optim import survivors
+from basegraph.optim import node_files, survivors
 from basegraph.training.config import RunConfig
 from basegraph.training.elastic import SURVIVOR
 from basegraph.training.folder import FACTS
@@ -195,7 +195,7 @@ def test_every_field_of_a_survivor(group, tmp_path, caplog):
     bad = [changed(facts, name, value) for name, value in kinds(every)]
     bad += [without(facts, name) for name, field in every.items() if field.required]
     folder, x = tmp_path / "nodes", {"x": torch.ones(3)}
-    survivors.save(folder, 1, x, GOOD)
+    node_files.save(folder, 1, x, GOOD)
     path = folder / "node-0.safetensors"
     for wrong in bad:
         checkpoint.save(path, x, wrong)
@@ -221,14 +221,14 @@ def test_every_field_of_a_survivor(group, tmp_path, caplog):
     ],
 )
 def test_tensors_of_a_survivor(tensors, said, group, tmp_path):
-    survivors.save(tmp_path, 0, tensors, GOOD)
+    node_files.save(tmp_path, 0, tensors, GOOD)
     with pytest.raises(bg.BasegraphError, match=re.escape(said)):
         begin(tmp_path)
 
 
 def test_survivors_that_cannot_be_or_are_late(group, tmp_path, caplog):
     for node in range(4):
-        survivors.save(tmp_path, node, {"x": torch.full((3,), float(node))}, GOOD | {"step": node})
+        node_files.save(tmp_path, node, {"x": torch.full((3,), float(node))}, GOOD | {"step": node})
 
     def left_out(facts):
         if facts["node"] == 3:

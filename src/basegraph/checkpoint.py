@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from basegraph.errors import BasegraphError, short
 from basegraph.files import CannotWrite, replacing
+from basegraph.finite import finite
 from basegraph.inputs import MAX_TEXT_BYTES, parse_json
 
 FORMAT = 1
@@ -48,9 +48,10 @@ TABLE = Field(
 )
 
 
-def integer(low: int) -> Field:
+def integer(low: int, *, required: bool = True) -> Field:
     """An integer that is not below this."""
-    return Field(f"an integer ≥ {low}", lambda value: type(value) is int and low <= value < 2**63)
+    accepted = f"an integer ≥ {low}"
+    return Field(accepted, lambda v: type(v) is int and low <= v < 2**63, required)
 
 
 def number(low: float = -1e300, *, required: bool = True) -> Field:
@@ -101,7 +102,7 @@ def require_tensors(path: Path, tensors: Mapping[str, Tensor], like: Mapping[str
             raise CheckpointError(
                 f"{path}: the tensor {name!r} is {_kind(found)}: must be {_kind(expected)}"
             )
-        if not torch.isfinite(found).all():
+        if not finite(found):
             raise CheckpointError(f"{path}: the tensor {name!r} holds values that are not finite")
 
 

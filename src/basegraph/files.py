@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import tempfile
@@ -76,6 +77,7 @@ def replacing(path: Path) -> Iterator[Path]:
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)  # mkstemp's files are private; a result is not
             temporary.replace(path)
+            sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -89,3 +91,17 @@ def leftovers(path: Path) -> list[Path]:
 
 def _prefix(path: Path) -> str:
     return f"{TEMPORARY}{path.stem}."
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names of the files in a folder are on disk."""
+    if os.name == "nt":  # where folders cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks do not know it
+            raise
+    finally:
+        os.close(handle)

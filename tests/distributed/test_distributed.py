@@ -11,6 +11,7 @@ import sys
 import pytest
 import torch
 from launch import HERE, environment, free_port, torchrun
+from safetensors.torch import load_file
 
 import basegraph as bg
 
@@ -86,12 +87,17 @@ def test_a_lost_node_stops_the_others(how, order, tmp_path):
 
 
 def test_values_that_are_no_numbers_do_not_spread(tmp_path):
+    """Neither to the neighbor nor into a file: both nodes save what they had before."""
     running = nodes(2, 20.0, tmp_path, "adapt-then-combine", 1)
+    said = ["node 1 sent values that are not finite", "its own values are not finite"]
     try:
-        out, errors = running[0].communicate(timeout=120)
-        assert running[0].returncode == 1, errors
-        assert "node 1 sent values that are not finite at step 5" in out
-        assert "as it was: True" in out
+        for rank, process in enumerate(running):
+            out, errors = process.communicate(timeout=120)
+            assert process.returncode == 1, errors
+            assert f"node {rank}: {said[rank]} at step 5" in out
+            assert "as it was: True" in out
+            assert f"saved node {rank} after 5 steps" in out
+            assert torch.isfinite(load_file(tmp_path / f"node-{rank}.safetensors")["x"]).all()
     finally:
         for process in running:
             process.kill()

@@ -19,7 +19,7 @@ from basegraph.commands.sweep import sweep
 from basegraph.data.catalog import load
 from basegraph.errors import InvalidArgument
 from basegraph.models.networks import build
-from basegraph.optim import survivors
+from basegraph.optim import generation, node_files
 from basegraph.training.config import RunConfig
 from basegraph.training.replica import Replica
 from basegraph.training.run import train
@@ -64,7 +64,8 @@ def test_the_same_run_as_in_one_process(fields, tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("test accuracy") == len(rows) + 1  # node 0 speaks for all
     there = sorted(path.name for path in (tmp_path / "stacked").iterdir())
-    assert sorted(path.name for path in (tmp_path / "apart").iterdir()) == there
+    apart = sorted(path.name for path in (tmp_path / "apart").iterdir())
+    assert apart == sorted([*there, "nodes"])
     same = [(tmp_path / f / "config.toml").read_text() for f in ("stacked", "apart")]
     assert same[0] == same[1]
     text = (tmp_path / "apart" / "metrics.jsonl").read_text()
@@ -269,7 +270,7 @@ def test_what_only_one_node_cannot_read_is_said_by_node_0(tmp_path):
 
 
 def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
-    """A machine comes back with a node's file from before the checkpoint."""
+    """A machine comes back with nodes' files from before the checkpoint, or of an earlier start."""
     train(RunConfig(nodes=2, epochs=2), tmp_path / "machine-0" / "run")
     replica = Replica(RunConfig(nodes=2), load("digits"), build("mlp", (1, 8, 8), 10, 0))
     facts = {
@@ -283,14 +284,19 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
         "fingerprint": replica.fingerprint,
     }
     other = tmp_path / "machine-1" / "run" / "nodes"
-    survivors.save(other, 1, {"x": torch.zeros(8970)}, facts)
+    node_files.save(other, 1, {"x": torch.zeros(8970)}, facts | {"generation": 4})
+    node_files.save(other, 0, {"x": torch.zeros(8970)}, facts | {"generation": 3, "epochs": 2.0})
+    generation.begin(tmp_path / "machine-0" / "run" / "nodes", 4)
     done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "began again" not in done.stdout
     reason = "node 1: run/nodes/node-1.safetensors: epoch 0.43 is behind the checkpoint's"
     assert done.stderr.count(f"left out: {reason}") == 1
+    reason = "node 1: run/nodes/node-0.safetensors: is of start 3; the run is at start 4"
+    assert done.stderr.count(f"left out: {reason}") == 1
     assert "done: test accuracy" in done.stdout
-    assert [path.name for path in other.iterdir()] == ["node-1.safetensors.used"]
+    assert not list(other.glob("*.safetensors"))
+    assert [generation.last(tmp_path / f"machine-{i}" / "run" / "nodes") for i in (0, 1)] == [5, 5]
 
 
 def test_nodes_that_have_seen_other_numbers_of_starts_meet():

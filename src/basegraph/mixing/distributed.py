@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.finite import finite
 from basegraph.mixing import collectives, progress
 from basegraph.mixing.memory import empty_like
 from basegraph.mixing.neighbors import NeighborsOf
@@ -31,7 +32,7 @@ STAMP_TAG, VECTOR_TAGS = 7001, 7002
 
 
 class NotFinite(BasegraphError):
-    """A neighbour sent something that is no number."""
+    """A node, this one or a neighbour, sent something that is no number."""
 
     exit_code = 1
 
@@ -122,6 +123,8 @@ class DistributedMixer:
     def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
         """The exact average over all nodes, by all-reduce; x_d is overwritten."""
         collectives.all_reduce(x_d, self.group, f"step {step}", routine=True)
+        if self.refuse_nonfinite and not finite(x_d):
+            raise NotFinite(f"node {self.node}: all nodes' sum is not finite at step {step}")
         return torch.div(x_d, self.topology.n, out=out)
 
     def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
@@ -241,8 +244,11 @@ class Pending:
             require_same(self.stamp, Stamp.unpack(message), self.mixer.node, peer)
 
     def _refuse_nonfinite(self) -> None:
+        """The node's own values as well: what it had before the step can still be saved."""
+        if not finite(self.sent):
+            raise NotFinite(f"node {self.mixer.node}: its own values are not finite at {self.when}")
         for (peer, _), box in zip(self.hears, self.inbox, strict=True):
-            if not torch.isfinite(box.sum(dtype=torch.float32)) and not torch.isfinite(box).all():
+            if not finite(box):
                 raise NotFinite(
                     f"node {self.mixer.node}: node {peer} sent values that are not finite at "
                     f"{self.when}"

@@ -59,10 +59,12 @@ class DecentralizedOptimizer(NodeOptimizer):
         group: The process group whose ranks are the nodes; all processes if None.
         timeout: Seconds after which a neighbor counts as lost.
         wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
-        refuse_nonfinite: Refuse NaN and infinity from neighbors.
+        refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
         allow_unstable: Go on with a method that is unstable on the topology.
         checkpoint: A folder. A node that loses a neighbor saves its model there, and nodes that
             find such files, however many, begin from the survivors' average.
+        checkpoint_every: Save there at every so many steps, too, in case all nodes are lost at
+            once; 0 for never.
 
     """
 
@@ -85,9 +87,10 @@ class DecentralizedOptimizer(NodeOptimizer):
         group: Any = None,
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
-        refuse_nonfinite: bool = False,
+        refuse_nonfinite: bool = True,
         allow_unstable: bool = False,
         checkpoint: str | Path | None = None,
+        checkpoint_every: int = 0,
     ) -> None:
         given = {"momentum": momentum, "nesterov": nesterov, "damping": damping}
         options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
@@ -124,6 +127,7 @@ class DecentralizedOptimizer(NodeOptimizer):
             wire=wire,
             refuse_nonfinite=refuse_nonfinite,
             checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
         )
         settings = {
             "algorithm": self.method.name,
@@ -186,6 +190,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._begin_at(step + 1)
         if node.order == "combine-then-adapt":
             node.begin_early(step + 1)
+        node.keep(step + 1)
 
     def _blocks(self, without_gradient: bool) -> list[Block]:
         groups = [

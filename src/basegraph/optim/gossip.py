@@ -38,10 +38,12 @@ class Gossip(NodeOptimizer):
         group: The process group whose ranks are the nodes; all processes if None.
         timeout: Seconds after which a neighbor counts as lost.
         wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
-        refuse_nonfinite: Refuse NaN and infinity from neighbors.
+        refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
         checkpoint: A folder. A node that loses a neighbor saves its model there (after the
             optimizer's step, before the exchange), and nodes that find such files, however many,
             begin from the survivors' average.
+        checkpoint_every: Save there at every so many steps, too, in case all nodes are lost at
+            once; 0 for never.
 
     """
 
@@ -58,8 +60,9 @@ class Gossip(NodeOptimizer):
         group: Any = None,
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
-        refuse_nonfinite: bool = False,
+        refuse_nonfinite: bool = True,
         checkpoint: str | Path | None = None,
+        checkpoint_every: int = 0,
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InvalidArgument("optimizer", optimizer, "must be a torch.optim.Optimizer")
@@ -82,6 +85,7 @@ class Gossip(NodeOptimizer):
             wire=wire,
             refuse_nonfinite=refuse_nonfinite,
             checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
         )
         self._gossip_step = self._node.same_everywhere(
             {
@@ -116,6 +120,7 @@ class Gossip(NodeOptimizer):
         self._gossip_step += 1
         if self._node.order == "combine-then-adapt":
             self._node.begin_early(step + 1)
+        self._node.keep(step + 1)
         return loss
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:

@@ -19,7 +19,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from basegraph.algorithms.stability import communicates, round_index
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
-from basegraph.files import writable
+from basegraph.files import CannotWrite, writable
 from basegraph.mixing.collectives import broadcast
 from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending, Traffic
 from basegraph.mixing.group import join, join_alone
@@ -33,6 +33,7 @@ from basegraph.optim.companions import BUFFERS, Companions, running_statistics
 from basegraph.optim.exit import let_groups_go
 from basegraph.optim.flat import FlatParameters
 from basegraph.optim.joining import TakePart, UnevenData
+from basegraph.optim.node_files import NodeFiles, NotSaved
 from basegraph.optim.stop import StopRequest
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
@@ -61,6 +62,7 @@ class Node:
         wire: torch.dtype | None,
         refuse_nonfinite: bool,
         checkpoint: str | Path | None,
+        checkpoint_every: int,
     ) -> None:
         for name, value, accepted in (("order", order, ORDERS), ("buffers", buffers, BUFFERS)):
             if value not in accepted:
@@ -68,6 +70,11 @@ class Node:
         if buffers == "average" and model is None:
             raise InvalidArgument("buffers", buffers, "needs model=, the module that has them")
         self.local_steps = at_least(1, local_steps=local_steps)
+        self.checkpoint_every = at_least(0, checkpoint_every=checkpoint_every)
+        if checkpoint_every and checkpoint is None:
+            raise InvalidArgument(
+                "checkpoint_every", checkpoint_every, "needs checkpoint=, a folder"
+            )
         self.order = order
         self.group = group
         self.topology = topology
@@ -80,6 +87,7 @@ class Node:
         self.flat = FlatParameters(parameters)
         self.pending: Pending | None = None
         self.checkpoint = None if checkpoint is None else _folder(checkpoint)
+        self._files: NodeFiles | None = None
         self.stop = StopRequest(sigterm=checkpoint is not None)
         watch(group, timeout)
         self._broadcasts = broadcast
@@ -106,6 +114,7 @@ class Node:
                 "topology": self.topology.spec,
                 "rounds": digest(self.topology),
                 "checkpoint": self.checkpoint is not None,
+                "checkpoint_every": self.checkpoint_every,
                 "broadcast": self._broadcasts,
                 **facts,
             },
@@ -114,14 +123,15 @@ class Node:
         )
         tensors = [*self.flat.parameters, *others]
         self._beginning = Beginning(tensors, self.group, broadcast=self._broadcasts)
-        again = (
-            survivors.restart(self.checkpoint, self.x_d, self.group) if self.checkpoint else None
-        )
-        if again is None or self.checkpoint is None:
+        if self.checkpoint is None:
+            return 0
+        self._files = NodeFiles(self.checkpoint, self.group, self.x_d.device)
+        again = survivors.restart(self.checkpoint, self.x_d, self.group)
+        self._files.begin(again.files if again else ())
+        if again is None:
             return 0
         self.x_d.copy_(again.x_d)
         self._begun(resumed=True)
-        survivors.set_aside(self.checkpoint)
         if self.mixer.node == 0:
             LOG.warning("%s; %s for n=%d", again, self.topology.spec, self.topology.n)
         return again.step
@@ -141,7 +151,7 @@ class Node:
     def rescued(self, step: int) -> Iterator[None]:
         """A step, of which nothing has moved if a neighbor is lost: then this node is saved."""
         if self.stop.reason is not None:
-            saved = "" if self.checkpoint is None else f"; {self._save(step)}"
+            saved = "" if self._files is None else f"; {self._files.rescue(self.x_d, step)}"
             LOG.warning("node %d: stopped by %s%s", self.mixer.node, self.stop.reason, saved)
             raise SystemExit(self.stop.exit_code)
         self._hold_together()
@@ -149,8 +159,8 @@ class Node:
         try:
             yield
         except (PeerLost, NotFinite, OutOfStep) as error:
-            if self.checkpoint is not None:
-                error.args = (f"{error}; {self._save(step)}",)
+            if self._files is not None:
+                error.args = (f"{error}; {self._files.rescue(self.x_d, step)}",)
             raise
 
     def _hold_together(self) -> None:
@@ -162,14 +172,14 @@ class Node:
                 self.pending.wait()  # what is being sent must not change
             self.flat.take_back()
 
-    def _save(self, step: int) -> str:
-        assert self.checkpoint is not None
-        facts = {"n": self.topology.n, "step": step}
+    def keep(self, step: int) -> None:
+        """Write a checkpoint of this node, if one is due after so many steps."""
+        if self._files is None or not self.checkpoint_every or step % self.checkpoint_every:
+            return
         try:
-            path = survivors.save(self.checkpoint, self.mixer.node, {"x": self.x_d}, facts)
-        except OSError as error:
-            return f"node {self.mixer.node} could not be saved: {error}"
-        return f"saved node {self.mixer.node} after {step} steps in {path}"
+            self._files.save(self.x_d, step, periodic=True)
+        except (NotSaved, CannotWrite) as error:  # the last one is still there
+            LOG.warning("node %d: no checkpoint after %d steps: %s", self.mixer.node, step, error)
 
     def begin_early(self, step: int) -> None:
         """Start to exchange x for the step to come, behind whatever is computed until then.

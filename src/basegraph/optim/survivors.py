@@ -1,7 +1,8 @@
-"""What nodes save when one of them is lost, and how any number of nodes begins again from it.
+"""How any number of nodes begins again from what the nodes before have saved.
 
-Every survivor writes a file of its own, on whatever machine it is. To begin again, all nodes tell
-each other which files they see, and take the average of the models in them.
+Every node writes files of its own, on whatever machine it is: at a fault, and now and then. To
+begin again, all nodes tell each other which files they see, choose those that belong together, and
+take the average of the models in them.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from basegraph import checkpoint
 from basegraph.checkpoint import CheckpointError
 from basegraph.mixing.collectives import all_reduce
 from basegraph.mixing.handshake import Refused, texts_of_all, together
+from basegraph.optim.node_files import GENERATION, PATTERN
 
 LOG = logging.getLogger("basegraph")
-PATTERN = "node-*.safetensors"
-USED = ".used"
-"""What the name of a file from which nodes have begun again ends in."""
 FACTS: checkpoint.Schema = {
     "node": checkpoint.integer(0),
     "n": checkpoint.integer(1),
     "step": checkpoint.integer(0),
+    "generation": GENERATION,
+    "periodic": checkpoint.integer(0, required=False),
 }
-"""What every survivor saves besides its model."""
+"""What every node saves besides its model; `periodic` is 1 where it was not at a fault."""
 
 
 class Restart(NamedTuple):
@@ -46,6 +47,8 @@ class Restart(NamedTuple):
     """How many nodes there were."""
     facts: dict[str, Any]
     """Whatever else the survivor with the most steps has saved."""
+    files: frozenset[Path] = frozenset()
+    """The survivors' files that this node sees."""
 
     def __str__(self) -> str:
         return (
@@ -54,12 +57,21 @@ class Restart(NamedTuple):
         )
 
 
-def save(folder: Path, node: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
-    """Write a survivor's file; facts must have n and step."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"node-{node}.safetensors"
-    checkpoint.save(path, tensors, {"node": node, **facts})
-    return path
+class _File(NamedTuple):
+    """A file that can be used."""
+
+    path: str
+    rank: int
+    """The first node that sees it: it reads it."""
+    facts: dict[str, Any]
+
+    @property
+    def key(self) -> tuple[int, int, int, int]:
+        """Start, step, whether it is periodic, and node: the same of all copies."""
+        return _key(self.facts)
+
+    def __str__(self) -> str:
+        return f"node {self.rank}: {self.path}" if self.rank else self.path
 
 
 def restart(
@@ -86,43 +98,114 @@ def restart(
         BasegraphError: There are files, and none of them can be used.
 
     """
-    seen = together(lambda: _look(folder, like, {**FACTS, **(schema or {})}, left_out), group,
-                    like.device)  # fmt: skip
-    here = seen.usable
-    told = {"usable": list(here.values()), "broken": seen.broken, "left_out": seen.left_out}
+    schema = {**FACTS, **(schema or {})}
+    seen = together(lambda: _look(folder, like, schema, left_out), group, like.device)
+    usable = [(str(path), facts) for path, facts in seen.usable.items()]
+    told = {"usable": usable, "broken": seen.broken, "left_out": seen.left_out}
     texts = [json.loads(text) for text in texts_of_all(json.dumps(told), group, like.device)]
-    owners: dict[int, tuple[int, int]] = {}  # survivor -> (steps, minus the rank that reads it)
-    facts: dict[int, dict[str, Any]] = {}
+    files: dict[tuple[int, ...], _File] = {}
     for rank, text in enumerate(texts):
-        for found in text["usable"]:
-            mine = (found["step"], -rank)
-            if mine > owners.get(found["node"], (-1, 0)):
-                owners[found["node"]], facts[found["node"]] = mine, found
+        for path, facts in text["usable"]:
+            files.setdefault(_key(facts), _File(path, rank, facts))
     broken = _once([text["broken"] for text in texts])
-    if broken and not owners:
+    while chosen := _choose(list(files.values())):
+        total, bad = _add_up(chosen, like, group)
+        if not bad:
+            break
+        for file, reason in bad:
+            broken.append(f"node {file.rank}: {reason}" if file.rank else reason)
+            del files[file.key]
+    if broken and not chosen:
         refused = Refused(f"{broken[0]}; remove it to begin without it")
         refused.quiet = dist.get_rank(group) != 0
         raise refused
     if dist.get_rank(group) == 0:
-        for line in [*broken, *_once([text["left_out"] for text in texts])]:
+        others = [file for file in files.values() if file not in chosen]
+        for line in [
+            *broken,
+            *_once([text["left_out"] for text in texts]),
+            *(f"{file}: {_outdated(file, chosen)}" for file in others if not _spare(file)),
+        ]:
             LOG.warning("left out: %s", line)
-    if not owners:
+    if not chosen:
         return None
+    all_reduce(total, group, "the restart")
+    furthest = max((file.facts for file in chosen), key=lambda facts: facts["step"])
+    average = (total / len(chosen)).to(like.dtype)
+    nodes = [file.facts["node"] for file in chosen]
+    keys = {file.key for file in chosen}
+    own = frozenset(path for path, facts in seen.usable.items() if _key(facts) in keys)
+    return Restart(average, furthest["step"], nodes, furthest["n"], furthest, own)
 
-    def add_up() -> Tensor:
-        total = torch.zeros_like(like, dtype=torch.float64)
-        for path, found in here.items():
-            if owners[found["node"]] == (found["step"], -dist.get_rank(group)):
+
+def _key(facts: dict[str, Any]) -> tuple[int, int, int, int]:
+    generation, periodic = facts.get("generation", 0), facts.get("periodic", 0)
+    return generation, facts["step"], periodic, facts["node"]
+
+
+def _choose(files: list[_File]) -> list[_File]:
+    """Files that belong together, one of each node, by node; nothing where there are none.
+
+    What survivors of a fault have saved belongs together, and what all nodes have saved after the
+    same step. Of these the last: of the last start and, in it, after the most steps. Where there
+    are none (some nodes' files are gone), most nodes of the last start.
+    """
+    sets: dict[tuple[int, int], dict[int, _File]] = {}
+    for file in sorted(files, key=lambda file: file.key):  # of a node's own, the last wins
+        generation, step, periodic, node = file.key
+        sets.setdefault((generation, step if periodic else -1), {})[node] = file
+    whole, parts = [], []
+    for (generation, step), found in sets.items():
+        last = max(file.facts["step"] for file in found.values())
+        n = min(file.facts["n"] for file in found.values())
+        if step < 0 or len(found) >= n:
+            whole.append((generation, last, len(found), step))
+        else:
+            parts.append((generation, len(found), last, step))
+    best = max(whole or parts, default=None)
+    if best is None:
+        return []
+    chosen = sets[best[0], best[-1]]
+    return [chosen[node] for node in sorted(chosen)]
+
+
+def _add_up(
+    chosen: list[_File], like: Tensor, group: Any
+) -> tuple[Tensor, list[tuple[_File, str]]]:
+    """The sum of the models that this node reads; and which files, of all, cannot be used."""
+
+    def read() -> tuple[Tensor, list[tuple[int, str]]]:
+        total, bad = torch.zeros_like(like, dtype=torch.float64), []
+        for place, file in enumerate(chosen):
+            if file.rank != dist.get_rank(group):
+                continue
+            path = Path(file.path)
+            try:
                 x_d = checkpoint.load(path)[0]["x"].reshape(-1)
                 checkpoint.require_tensors(path, {"x": x_d}, {"x": like.to(x_d.dtype)})
+            except CheckpointError as error:
+                bad.append((place, str(error)))
+            else:
                 total += x_d.to(total)
-        return total
+        return total, bad
 
-    total = together(add_up, group, like.device)
-    all_reduce(total, group, "the restart")
-    furthest = max(facts.values(), key=lambda found: found["step"])
-    average = (total / len(owners)).to(like.dtype)
-    return Restart(average, furthest["step"], sorted(owners), furthest["n"], furthest)
+    total, bad = together(read, group, like.device)
+    texts = texts_of_all(json.dumps(bad), group, like.device)
+    return total, [(chosen[place], said) for text in texts for place, said in json.loads(text)]
+
+
+def _spare(file: _File) -> bool:
+    """Whether its node has a newer one, as it should."""
+    return file.path.endswith(".previous.safetensors")
+
+
+def _outdated(file: _File, chosen: list[_File]) -> str:
+    """Why a file is left out for these."""
+    generation, step, _, _ = file.key
+    if generation != chosen[0].key[0]:
+        return f"is of start {generation}; the others are of start {chosen[0].key[0]}"
+    others = max(other.facts["step"] for other in chosen)
+    return f"is of step {step}; the others are of step {others}"
 
 
 class _Seen(NamedTuple):
@@ -171,12 +254,3 @@ def _once(lines_of_nodes: list[list[str]]) -> list[str]:
         for line in lines:
             first.setdefault(line, node)
     return [f"node {node}: {line}" if node else line for line, node in first.items()]
-
-
-def set_aside(folder: Path) -> None:
-    """Begin from these files once only; they stay, under another name."""
-    for path in sorted(folder.glob(PATTERN)):
-        try:
-            path.replace(path.with_name(path.name + USED))
-        except FileNotFoundError:  # another node on this machine was quicker
-            continue

@@ -58,6 +58,7 @@ class DistributedEngine:
             weight_decay=config.weight_decay,
             local_steps=config.local_steps,
             timeout=timeout,
+            refuse_nonfinite=False,  # the run looks after that, see `not_finite`
             allow_unstable=config.allow_unstable,
         )
         self.optimizer._node.stop.enabled = False  # all nodes stop at the same step, see `heed`

@@ -32,6 +32,7 @@ from basegraph.mixing.progress import seconds
 from basegraph.mixing.torchrun import job, restarts
 from basegraph.models.networks import build
 from basegraph.optim import survivors
+from basegraph.optim.node_files import NodeFiles
 from basegraph.optim.survivors import Restart
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
@@ -140,6 +141,10 @@ class FolderElsewhere(RunFolder):
     def load(self) -> None:
         """Node 0 has it."""
 
+    def last_good(self) -> str:
+        """Node 0 looks."""
+        return "known to node 0"
+
     def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Node 0 does it."""
 
@@ -164,10 +169,12 @@ class ElasticRun(Run):
     """A run of which this process is a node."""
 
     engine: DistributedEngine
+    files: NodeFiles
 
     def begin(self, dataset: Dataset) -> None:
         """Start the folder, continue from its checkpoint, or begin again after a fault."""
         engine, folder = self.engine, self.folder
+        self.files = NodeFiles(folder.nodes, None, engine.device)
         saved = together(self._read, None, engine.device)
         resumes = folder.resume or restarts() > 0
         told = self._told_by_node_0({"resumes": resumes, "facts": saved[1] if saved else {}})
@@ -183,15 +190,13 @@ class ElasticRun(Run):
         else:
             self._at_node_0(lambda: folder.start(self.config, dataset, engine.facts()))
         self._at_node_0(lambda: folder.belongs_to(job()))
-        survivors.set_aside(folder.nodes)
+        self.files.begin()  # the run's checkpoint holds all that was in the nodes' files
         self.watcher.started(engine.facts())
 
     def rescued(self, error: PeerLost) -> PeerLost:
         """Save this node's model after the last completed step, and say where."""
         engine = self.engine
         facts = {
-            "n": engine.n,
-            "step": engine.step,
             "steps_per_epoch": engine.steps_per_epoch,
             "loss_sum": self.loss_sum,
             "loss_count": self.loss_count,
@@ -200,14 +205,8 @@ class ElasticRun(Run):
             "config": self.config.computes(),
             "fingerprint": self.fingerprint,
         }
-        try:
-            path = survivors.save(self.folder.nodes, engine.node, {"x": engine.x_d}, facts)
-        except OSError as fault:
-            where = f"node {engine.node} could not be saved: {fault}"
-        else:
-            where = f"saved node {engine.node} after {engine.step} steps in {path}"
-            where += ", --resume continues"
-        return PeerLost(f"{error}; {where}", error.node)
+        said = self.files.rescue(engine.x_d, engine.step, facts)
+        return PeerLost(f"{error}; {said}, --resume continues", error.node)
 
     def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         self.folder.clear_leftovers()
@@ -231,6 +230,9 @@ class ElasticRun(Run):
             if _epochs(one) > (last := self.config.epochs):
                 most = last * one["steps_per_epoch"]
                 raise CheckpointError(f"step={one['step']}: must be at most {most}")
+            start, before = one.get("generation", 0), self.files.generation - 1
+            if start < before:
+                return f"is of start {start}; the run is at start {before}"
             behind = _epochs(one) < reached
             return f"epoch {float(_epochs(one)):.2f} is behind the checkpoint's" if behind else ""
 

@@ -97,6 +97,17 @@ class RunFolder:
         there = self.resume and self.checkpoint.is_file()
         return checkpoint.load(self.checkpoint, FACTS) if there else None
 
+    def last_good(self) -> str:
+        """The checkpoint, to be named as one that a run can go on from; or why there is none."""
+        if not self.checkpoint.exists():
+            return "none yet"
+        try:
+            tensors, _ = checkpoint.load(self.checkpoint, FACTS)
+            checkpoint.require_tensors(self.checkpoint, tensors, tensors)
+        except checkpoint.CheckpointError as error:
+            return f"none: {error}"
+        return str(self.checkpoint)
+
     def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Write a checkpoint."""
         checkpoint.save(self.checkpoint, tensors, facts)

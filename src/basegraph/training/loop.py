@@ -269,10 +269,9 @@ class Run:
             raise self._diverged(f"{name} of node {node} is not finite", self.engine.step - 1)
 
     def _diverged(self, what: str, step: int) -> Diverged:
-        kept = self.folder.checkpoint
         return Diverged(
-            f"{what} at step {step}; last good checkpoint: "
-            f"{kept if kept.exists() else 'none yet'}. A smaller --lr may help"
+            f"{what} at step {step}; last good checkpoint: {self.folder.last_good()}. A smaller "
+            f"--lr may help"
         )
 
 
