@@ -123,15 +123,16 @@ class Progress:
             with suppress(RuntimeError, TimeoutError):  # whom it would help, then sees for himself
                 within(GRACE, tell)
 
-    def peer_lost(self, peer: int | None, where: str, error: Exception) -> PeerLost:
-        """What to raise when waiting for a node, this one or any, has failed."""
+    def peer_lost(self, peer: int | None, where: str, error: Exception, waited: float) -> PeerLost:
+        """What to raise when waiting for a node, this one or any, has failed after so long."""
         lost, reports = self.laggards(peer)
         who = [self._named(node, reports[node], peer) for node in lost]
         reason = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split())).partition(". ")[0][:160]
         ended = "torchrun has ended, and " if orphaned() else ""
+        in_time = f" within {self.timeout:g} s" if waited > 0.99 * self.timeout else ""
         return PeerLost(
-            f"node {self.node}: {ended}{' and '.join(who) or 'a node'} did not answer at {where} "
-            f"within {self.timeout:g} s: {reason or 'timed out'}",
+            f"node {self.node}: {ended}{' and '.join(who) or 'a node'} did not answer at {where}"
+            f"{in_time} (waited {waited:.2f} s): {reason or 'timed out'}",
             lost[0] if lost else None,
         )
 

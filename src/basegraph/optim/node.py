@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,11 +24,12 @@ from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.files import writable
 from basegraph.mixing import progress
 from basegraph.mixing.collectives import broadcast
-from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending, Traffic
+from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending
 from basegraph.mixing.group import join, join_alone
 from basegraph.mixing.handshake import require_alike, require_same_bits
 from basegraph.mixing.neighbors import NeighborsOf
 from basegraph.mixing.stamp import OutOfStep, Stamp
+from basegraph.mixing.waiting import Traffic
 from basegraph.optim import survivors
 from basegraph.optim.beginning import Beginning
 from basegraph.optim.companions import BUFFERS, Companions, running_statistics
@@ -377,12 +379,14 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     def _ask_for_data(self) -> None:
         """Inside `join()`: tell the others that this node still has data."""
+        began = time.monotonic()
         try:
             work = Join.notify_join_context(self)
             if work is not None:
                 work.wait(timedelta(seconds=self.mixer.timeout))
         except RuntimeError as error:
-            raise self.mixer.lost(None, f"step {self.gossip_step}", error) from None
+            waited = time.monotonic() - began
+            raise self.mixer.lost(None, f"step {self.gossip_step}", error, waited) from None
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Groups are given to the constructor; later ones are refused."""
