@@ -11,10 +11,12 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from forked import fork
 from launch import free_port, warm_up
 
 import basegraph as bg
@@ -73,9 +75,9 @@ def lose(scenario: Scenario) -> None:
     Progress.reached = reached  # type: ignore[method-assign]
 
 
-def node(scenario: Scenario) -> int:
+def node(scenario: Scenario, rank: int) -> int:
     torch.manual_seed(0)
-    if int(os.environ["RANK"]) == scenario.lost:
+    if rank == scenario.lost:
         lose(scenario)
     group = None
     if scenario.own_group:
@@ -101,20 +103,6 @@ def node(scenario: Scenario) -> int:
     return 0
 
 
-def fork(rank: int, port: int, scenario: Scenario, log: Path) -> int:
-    """A node in a process of its own, whose number is returned."""
-    child = os.fork()
-    if child:
-        return child
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.environ.update(
-        MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(NODES), RANK=str(rank)
-    )
-    sys.exit(node(scenario))
-
-
 def main() -> None:
     folder = Path(sys.argv[1])
     warm_up()
@@ -122,8 +110,10 @@ def main() -> None:
     for name, scenario in SCENARIOS.items():
         (folder / name).mkdir()
         port = free_port()
-        ranks = range(NODES)
-        running[name] = [fork(rank, port, scenario, folder / name / str(rank)) for rank in ranks]
+        running[name] = [
+            fork(rank, NODES, port, partial(node, scenario), folder / name / str(rank))
+            for rank in range(NODES)
+        ]
     for name, nodes in running.items():
         lost = SCENARIOS[name].lost
         for rank, process in enumerate(nodes):

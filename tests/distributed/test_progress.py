@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 import torch.distributed as dist
+from launch import HERE, environment
 
 import basegraph as bg
 from basegraph.mixing.bounded import within
@@ -46,7 +50,7 @@ def test_survivors_name_the_same_node():
     errors = {}
 
     def give_up(node: int, peer: int | None) -> None:
-        errors[node] = nodes[node].peer_lost(peer, "step 8", RuntimeError("timed out"))
+        errors[node] = nodes[node].peer_lost(peer, "step 8", RuntimeError("timed out"), 60.004)
 
     waiting = [threading.Thread(target=give_up, args=each) for each in [(0, None), (1, 2), (2, 3)]]
     for thread in waiting:
@@ -55,7 +59,8 @@ def test_survivors_name_the_same_node():
         thread.join()
     assert [errors[node].node for node in range(3)] == [3, 3, 3]
     assert str(errors[0]) == (
-        "node 0: node 3 (last seen at step 7) did not answer at step 8 within 60 s: timed out"
+        "node 0: node 3 (last seen at step 7) did not answer at step 8 within 60 s (waited 60.00 s)"
+        ": timed out"
     )
     assert str(errors[1]).startswith("node 1: node 3 did not answer")
 
@@ -70,8 +75,12 @@ def test_a_store_that_hangs_is_not_waited_for(monkeypatch):
             return 0
 
     monkeypatch.setattr("basegraph.mixing.progress.GRACE", 0.1)
-    error = Progress(Hung(), 1, 2, timeout=60.0, host=0).peer_lost(None, "step 8", RuntimeError())
+    progress = Progress(Hung(), 1, 2, timeout=60.0, host=0)
+    error = progress.peer_lost(None, "step 8", RuntimeError("Connection closed"), 0.25)
     assert error.node == 0
+    assert str(error) == (
+        "node 1: node 0 did not answer at step 8 (waited 0.25 s): Connection closed"
+    )
 
 
 def test_within():
@@ -86,3 +95,18 @@ def test_within():
 def test_timeouts_that_cannot_be_waited_for(timeout):
     with pytest.raises(bg.InvalidArgument, match=r"timeout=.*must be a number of seconds"):
         seconds(timeout)
+
+
+def test_neighbors_name_a_straggler(tmp_path):
+    subprocess.run(
+        [sys.executable, str(HERE / "straggler.py"), str(tmp_path)], env=environment(), check=True
+    )
+    t = bg.topology("base:k=1", n=6)
+    met = {j for phase in range(t.period) for j in t.neighbors(3, phase)}
+    for rank in range(6):
+        said = (tmp_path / str(rank)).read_text()
+        named = re.findall(r"node \d: (\d+) % of .* waiting, and node (\d) hardly waits", said)
+        assert len(named) == (rank in met), (rank, said)
+        assert all(slow == "3" and int(share) > 50 for share, slow in named), said
+        total, by_neighbor = map(float, said.split("waited ")[-1].split())
+        assert total == pytest.approx(by_neighbor)

@@ -7,6 +7,7 @@ said otherwise, and so does a process that ends while one is under way. What eac
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -67,10 +68,11 @@ def _complete(
     options.timeout = patience  # gloo's own threads give up too, or the process could not end
     options.asyncOp = True
     known.reached(phase, routine=routine)
+    began = time.monotonic()
     try:
         begin(dist.group.WORLD if group is None else group).wait(patience)
     except RuntimeError as error:
-        raise known.peer_lost(None, phase, error) from None
+        raise known.peer_lost(None, phase, error, time.monotonic() - began) from None
 
 
 def _real(x: Tensor) -> Tensor:

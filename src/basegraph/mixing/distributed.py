@@ -11,7 +11,6 @@ Shape legend: x_d the vector of this node.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -25,6 +24,7 @@ from basegraph.mixing import collectives, progress
 from basegraph.mixing.memory import empty_like
 from basegraph.mixing.neighbors import NeighborsOf
 from basegraph.mixing.stamp import Stamp, require_same
+from basegraph.mixing.waiting import Straggler, Traffic
 from basegraph.topology.sequence import Topology
 
 STAMP_TAG, VECTOR_TAGS = 7001, 7002
@@ -35,15 +35,6 @@ class NotFinite(BasegraphError):
     """A node, this one or a neighbour, sent something that is no number."""
 
     exit_code = 1
-
-
-@dataclass
-class Traffic:
-    """What this node has sent and how long it has waited."""
-
-    bytes_sent: int = 0
-    messages_sent: int = 0
-    seconds_waited: float = 0.0
 
 
 class DistributedMixer:
@@ -72,6 +63,7 @@ class DistributedMixer:
         self.wire = wire
         self.refuse_nonfinite = refuse_nonfinite
         self.traffic = Traffic()
+        self.straggler = Straggler(self.node, self.traffic)
         self._neighbors = NeighborsOf(topology, self.node)
         self._buffers: dict[tuple[object, ...], Tensor] = {}
         everyone = range(size)
@@ -94,7 +86,7 @@ class DistributedMixer:
             sent = self.buffer((stamp.content, "sent"), x_d, self.wire).copy_(x_d)
         stamp = stamp._replace(size=sent.numel())
         inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(hears))]
-        packed = stamp.pack(sent.device)
+        packed = stamp.pack(sent.device, self.traffic.seconds_waited)
         stamps = [torch.empty_like(packed) for _ in hears]
         pending = Pending(self, rounds, stamp, x_d, sent, packed, stamps, inbox)
         tag = VECTOR_TAGS + sent.nbytes % 2**20
@@ -150,16 +142,16 @@ class DistributedMixer:
             for op, v, peer, tag in messages:
                 works.append(op(v, self._rank[peer], self.group, tag))
         except RuntimeError as error:
-            raise self.lost(peer, when, error) from None
+            raise self.lost(peer, when, error, 0.0) from None
         return works
 
     def _over_gloo(self, sent: Tensor) -> bool:
         """Whether gloo takes it: a group that was made without a name has NCCL for GPUs only."""
         return self._only_gloo or sent.device.type == "cpu"
 
-    def lost(self, node: int | None, when: str, error: Exception) -> PeerLost:
-        """What to say when a node did not answer."""
-        return progress.of(self.group).peer_lost(node, when, error)
+    def lost(self, node: int | None, when: str, error: Exception, waited: float) -> PeerLost:
+        """What to say when a node did not answer in so many seconds."""
+        return progress.of(self.group).peer_lost(node, when, error, waited)
 
 
 class Pending:
@@ -188,10 +180,12 @@ class Pending:
         self.stamps = stamps
         self.inbox = inbox
         self.works: list[Any] = []
+        self.waited_before = mixer.traffic.seconds_waited
 
     def wait(self) -> None:
         """Wait for the messages, and refuse those that belong elsewhere."""
-        began = time.perf_counter()
+        began = now = time.perf_counter()
+        traffic = self.mixer.traffic
         heard = [j for j, _ in self.hears]
         peers = [*heard, *heard, *self.tells, *self.tells]
         works, self.works = self.works, []
@@ -201,10 +195,14 @@ class Pending:
         for place, work in enumerate(works):
             if place == len(heard) and not together:
                 self._require_same_stamps()
-            self._wait(peers[0] if together else peers[place], work)
+            peer = peers[0] if together else peers[place]
+            self._wait(peer, work, began)
+            before, now = now, time.perf_counter()
+            traffic.wait_for(peer, now - before)
         if together:
             self._require_same_stamps()
-        self.mixer.traffic.seconds_waited += time.perf_counter() - began
+        traffic.seconds_waited += now - began
+        self.mixer.straggler.exchanged()
 
     def finish(self, out: Tensor | None = None) -> Tensor:
         """Wait for the messages; the mixed vector, in `out` if given (which may be x_d itself)."""
@@ -232,16 +230,19 @@ class Pending:
             out.add_(box, alpha=weight)
         return out
 
-    def _wait(self, peer: int, work: Any) -> None:
+    def _wait(self, peer: int, work: Any, began: float) -> None:
         try:
             if not work.wait(timedelta(seconds=self.mixer.timeout)):
                 raise RuntimeError("timed out")
         except RuntimeError as error:
-            raise self.mixer.lost(peer, self.when, error) from None
+            waited = time.perf_counter() - began
+            raise self.mixer.lost(peer, self.when, error, waited) from None
 
     def _require_same_stamps(self) -> None:
         for (peer, _), message in zip(self.hears, self.stamps, strict=True):
-            require_same(self.stamp, Stamp.unpack(message), self.mixer.node, peer)
+            stamp, waited = Stamp.unpack(message)
+            require_same(self.stamp, stamp, self.mixer.node, peer)
+            self.mixer.straggler.heard(peer, self.waited_before, waited)
 
     def _refuse_nonfinite(self) -> None:
         """The node's own values as well: what it had before the step can still be saved."""

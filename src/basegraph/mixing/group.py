@@ -49,10 +49,12 @@ def join(backend: str | None = None, timeout: float = TIMEOUT) -> None:
         dist.init_process_group(backend, store=store, rank=node, world_size=size, timeout=patience)
 
     for step in (meet, connect):
+        began = time.monotonic()
         try:
             within(timeout + GRACE, step)
         except (RuntimeError, TimeoutError) as error:
-            raise progress.peer_lost(None, "start-up", error) from None
+            waited = time.monotonic() - began
+            raise progress.peer_lost(None, "start-up", error, waited) from None
     watch(None, timeout)
 
 
@@ -87,13 +89,15 @@ def _stores(node: int, size: int, timeout: float) -> tuple[Any, Any]:
             time.sleep(0.05)
         return store(makes), store(False)
 
+    began = time.monotonic()
     try:
         found, notes = within(timeout + GRACE, connect)
     except (RuntimeError, TimeoutError) as error:
         keeper = "torchrun" if agent_store() else "node 0"
+        waited = time.monotonic() - began
         raise PeerLost(
-            f"node {node}: {keeper} did not answer at start-up within {timeout:g} s, at "
-            f"MASTER_ADDR={host}, MASTER_PORT={port}: {error}",
+            f"node {node}: {keeper} did not answer at start-up within {timeout:g} s (waited "
+            f"{waited:.2f} s), at MASTER_ADDR={host}, MASTER_PORT={port}: {error}",
             None if agent_store() else 0,
         ) from None
     prefix = this_start()

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import atexit
 import json
+import math
 import re
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -55,6 +57,8 @@ class Report(NamedTuple):
     gave_up: bool = False
     waited_for: int | None = None
     """For whom, if it was not a collective in which it gave up."""
+    stopped_by: str = ""
+    """What has ended it, if it has not waited in vain."""
 
 
 Reports = list[Report | None]
@@ -76,6 +80,8 @@ class Progress:
         self._store_answers = True
         self._noted = 0.0
         self._lost: tuple[list[int], Reports] | None = None
+        self.gave_up_at = math.inf
+        """When this node first waited in vain, by `time.monotonic`."""
 
     def reached(self, phase: str, *, routine: bool = False) -> None:
         """Note that this node enters a collective; of routine ones it is noted now and then."""
@@ -97,6 +103,7 @@ class Progress:
         This node gives up: it has waited for `peer` in vain, or in a collective for anybody.
         """
         if self._lost is None:
+            self.gave_up_at = time.monotonic()
             atexit.register(leave)
             self._lost = self._ask_in_time(peer)
         if self._lost is None:  # the store is lost, with its host
@@ -104,19 +111,34 @@ class Progress:
             self._lost = [] if only is None else [only], [None] * self.size
         return self._lost
 
-    def peer_lost(self, peer: int | None, where: str, error: Exception) -> PeerLost:
-        """What to raise when waiting for a node, this one or any, has failed."""
+    def stops(self, reason: str) -> None:
+        """Note that this node ends by itself: it is not the lost one."""
+
+        def tell() -> None:
+            self._own = self._own._replace(gave_up=True, stopped_by=reason)
+            self._write()
+            self.store.add("given up", 1)
+
+        if self._answers():
+            with suppress(RuntimeError, TimeoutError):  # whom it would help, then sees for himself
+                within(GRACE, tell)
+
+    def peer_lost(self, peer: int | None, where: str, error: Exception, waited: float) -> PeerLost:
+        """What to raise when waiting for a node, this one or any, has failed after so long."""
         lost, reports = self.laggards(peer)
         who = [self._named(node, reports[node], peer) for node in lost]
         reason = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split())).partition(". ")[0][:160]
         ended = "torchrun has ended, and " if orphaned() else ""
+        in_time = f" within {self.timeout:g} s" if waited > 0.99 * self.timeout else ""
         return PeerLost(
-            f"node {self.node}: {ended}{' and '.join(who) or 'a node'} did not answer at {where} "
-            f"within {self.timeout:g} s: {reason or 'timed out'}",
+            f"node {self.node}: {ended}{' and '.join(who) or 'a node'} did not answer at {where}"
+            f"{in_time} (waited {waited:.2f} s): {reason or 'timed out'}",
             lost[0] if lost else None,
         )
 
     def _named(self, node: int, report: Report | None, peer: int | None) -> str:
+        if report is not None and report.stopped_by:
+            return f"node {node} (stopped by {report.stopped_by})"
         if peer is not None or report is None:
             return f"node {node}"
         return f"node {node} (last seen at {report.phase})"
@@ -124,10 +146,14 @@ class Progress:
     def _write(self) -> None:
         self.store.set(str(self.node), json.dumps(self._own))
 
+    def _answers(self) -> bool:
+        """Whether the store's process is there (torch prints a C++ backtrace otherwise)."""
+        return self._store_answers and not orphaned() and _reachable(self.store)
+
     def _ask_in_time(self, peer: int | None) -> tuple[list[int], Reports] | None:
-        """Ask the store, unless its process is not there (then torch prints a C++ backtrace)."""
+        """Ask the store, unless it does not answer."""
         time.sleep(SETTLE)
-        if not self._store_answers or orphaned() or not _reachable(self.store):
+        if not self._answers():
             return None
         try:
             return within(4 * GRACE, lambda: self._ask(peer))

@@ -39,17 +39,17 @@ class Stamp(NamedTuple):
     size: int = 0
     """Numbers in the vector."""
 
-    def pack(self, device: torch.device) -> Tensor:
-        """The stamp as a message."""
+    def pack(self, device: torch.device, waited: float = 0.0) -> Tensor:
+        """The stamp as a message, which also says how many seconds its sender has waited."""
         numbers = [PHASES.index(self.phase), self.step, self.number]
-        numbers += [CONTENTS.index(self.content), self.size]
+        numbers += [CONTENTS.index(self.content), self.size, round(waited * 1e6)]
         return torch.tensor(numbers, dtype=torch.int64, device=device)
 
     @classmethod
-    def unpack(cls, message: Tensor) -> Stamp:
-        """The stamp of a message."""
-        phase, step, number, content, size = message.tolist()
-        return cls(PHASES[phase], step, number, CONTENTS[content], size)
+    def unpack(cls, message: Tensor) -> tuple[Stamp, float]:
+        """The stamp of a message, and how long its sender has waited."""
+        phase, step, number, content, size, waited = message.tolist()
+        return cls(PHASES[phase], step, number, CONTENTS[content], size), waited / 1e6
 
     def __str__(self) -> str:
         return f"{self.phase} after {self.step} steps, round {self.number}, {self.content}"

@@ -145,6 +145,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._state = type(self._state)(*(copy_of(part) for part in self._state))
         self._split = SplitStep(self.method)
         self._show_state()
+        self._heed_signals()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Groups are given to the constructor; options that do not exist are refused."""

@@ -96,6 +96,7 @@ class Gossip(NodeOptimizer):
                 "buffers": buffers,
             }
         )
+        self._heed_signals()
 
     @property
     def gossip_step(self) -> int:

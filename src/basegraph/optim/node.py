@@ -20,13 +20,14 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from basegraph.algorithms.stability import communicates, round_index
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.files import CannotWrite, writable
+from basegraph.mixing import progress
 from basegraph.mixing.collectives import broadcast
-from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending, Traffic
+from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending
 from basegraph.mixing.group import join, join_alone
 from basegraph.mixing.handshake import require_alike, require_same_bits
 from basegraph.mixing.neighbors import NeighborsOf
-from basegraph.mixing.progress import leave, watch
 from basegraph.mixing.stamp import OutOfStep, Stamp
+from basegraph.mixing.waiting import Traffic
 from basegraph.optim import survivors
 from basegraph.optim.beginning import Beginning
 from basegraph.optim.companions import BUFFERS, Companions, running_statistics
@@ -88,8 +89,8 @@ class Node:
         self.pending: Pending | None = None
         self.checkpoint = None if checkpoint is None else _folder(checkpoint)
         self._files: NodeFiles | None = None
-        self.stop = StopRequest(sigterm=checkpoint is not None)
-        watch(group, timeout)
+        self.stop = StopRequest()
+        progress.watch(group, timeout)
         self._broadcasts = broadcast
         self._beginning: Beginning | None = None
 
@@ -151,9 +152,8 @@ class Node:
     def rescued(self, step: int) -> Iterator[None]:
         """A step, of which nothing has moved if a neighbor is lost: then this node is saved."""
         if self.stop.reason is not None:
-            saved = "" if self._files is None else f"; {self._files.rescue(self.x_d, step)}"
-            LOG.warning("node %d: stopped by %s%s", self.mixer.node, self.stop.reason, saved)
-            raise SystemExit(self.stop.exit_code)
+            self.stop_here(step)
+            raise self.stop.obeyed()
         self._hold_together()
         self._begun(resumed=step > 0)
         try:
@@ -161,7 +161,17 @@ class Node:
         except (PeerLost, NotFinite, OutOfStep) as error:
             if self._files is not None:
                 error.args = (f"{error}; {self._files.rescue(self.x_d, step)}",)
+            if self.stop.came_before(progress.of(self.group).gave_up_at):
+                LOG.warning("stopped by %s: %s", self.stop.reason, error)
+                raise self.stop.obeyed() from None
             raise
+
+    def stop_here(self, step: int) -> None:
+        """Save, and tell the user and the others why this node ends."""
+        reason = self.stop.reason or "nobody"
+        saved = "" if self._files is None else f"; {self._files.rescue(self.x_d, step)}"
+        progress.of(self.group).stops(reason)
+        LOG.warning("node %d: stopped by %s%s", self.mixer.node, reason, saved)
 
     def _hold_together(self) -> None:
         """See to it that what is trained is what the model uses."""
@@ -294,6 +304,8 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     _step_supports_amp_scaling = True
     _node: Node
+    _own: Tensor | None = None
+    """This node's model while `averaged()` shows another."""
 
     @property
     def gossip_step(self) -> int:
@@ -331,12 +343,25 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         own = node.x_d.clone()
         buffers = None if node.companions is None else node.companions.gather()
         node.to_the_average("averaged()", self.gossip_step)
+        self._own = own
         try:
             yield
         finally:
             node.x_d.copy_(own)
+            self._own = None
             if node.companions is not None and buffers is not None:
                 node.companions.scatter(buffers)
+
+    def _heed_signals(self) -> None:
+        """Save before this process is ended, from now on, if there is a folder for it."""
+        if self._node.checkpoint is not None:
+            self._node.stop.heed(self, self._node.group)
+
+    def stop_here(self) -> None:
+        """Save the last completed step, for a process that is about to end."""
+        if self._own is not None:
+            self._node.x_d.copy_(self._own)
+        self._node.stop_here(self.gossip_step)
 
     def join(self) -> Join:
         """Train on different numbers of batches: `with optimizer.join(): for batch in data: ...`.
@@ -421,7 +446,7 @@ def join_group(group: Any, timeout: float) -> None:
                 stacklevel=3,
             )
             join_alone(timeout)
-        atexit.register(leave)
+        atexit.register(progress.leave)
     let_groups_go()
 
 

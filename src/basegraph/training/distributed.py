@@ -6,6 +6,7 @@ Shape legend: x_d the parameters of this node; d of them, n nodes.
 from __future__ import annotations
 
 import signal
+import time
 from typing import Any
 
 import torch
@@ -24,7 +25,9 @@ from basegraph.training.replica import Replica
 from basegraph.training.selection import Selection
 
 PATIENCE = 10
-"""Steps between two times at which all nodes tell each other their losses."""
+"""The most steps between two times at which all nodes tell each other their losses."""
+OFTEN = 1.0
+"""Seconds between two such times, if steps take long: a signal is heeded only then."""
 
 PARENT_ENDED = signal.SIGHUP
 """The signal that stands for torchrun's end: nobody sends one then."""
@@ -34,7 +37,7 @@ class DistributedEngine:
     """Holds one node's model and the data, and makes steps with the others."""
 
     alone = False
-    patience = PATIENCE
+    patience = 1
 
     def __init__(
         self, dataset: Dataset, replica: Replica, device: torch.device, timeout: float
@@ -65,6 +68,7 @@ class DistributedEngine:
         self.mixer = self.optimizer.mixer
         self._epoch: tuple[int, dict[str, Tensor]] | None = None
         self._losses: list[Tensor] = []
+        self._heeded = self.step, time.monotonic()
 
     @property
     def step(self) -> int:
@@ -119,10 +123,15 @@ class DistributedEngine:
         return found.T.cpu()
 
     def heed(self, told: list[int]) -> list[int]:
-        """The signals that any node has seen."""
+        """The signals that any node has seen; by how long it took, when they are heeded next."""
         own = told[0] if told else int(PARENT_ENDED) if orphaned() else 0
-        number = torch.tensor([own], device=self.device)
-        return [int(seen) for seen in self._of_all(number, "the signals") if seen]
+        now, (step, before) = time.monotonic(), self._heeded
+        each = (now - before) / max(1, self.step - step)
+        number = torch.tensor([own, each], dtype=torch.float64, device=self.device)
+        seen = self._of_all(number, "the signals").cpu()
+        self.patience = int(min(PATIENCE, max(1.0, OFTEN / max(float(seen[:, 1].max()), 1e-9))))
+        self._heeded = self.step, time.monotonic()
+        return [int(number) for number in seen[:, 0] if number]
 
     # -- what came out -----------------------------------------------------------------------
 

@@ -32,13 +32,14 @@ from basegraph.mixing.progress import seconds
 from basegraph.mixing.torchrun import job, restarts
 from basegraph.models.networks import build
 from basegraph.optim import survivors
+from basegraph.optim.deadline import told_in_time
 from basegraph.optim.node_files import NodeFiles
 from basegraph.optim.survivors import Restart
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
 from basegraph.training.distributed import PARENT_ENDED, DistributedEngine
 from basegraph.training.folder import RunFolder, open_run
-from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher, told_to_stop
+from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher
 from basegraph.training.replica import Replica
 from basegraph.training.threads import choose_threads, using_threads
 
@@ -105,9 +106,9 @@ def train_distributed(
         told_by = (watcher if node == 0 else None) or Watcher()
         run = ElasticRun(folder, engine, told_by, 0, threads.evaluations)
         run.begin(dataset)
-        with using_threads(threads.steps), told_to_stop() as told:
+        with using_threads(threads.steps), told_in_time() as asked:
             try:
-                (found,) = Loop(engine, [run]).run(told)
+                (found,) = Loop(engine, [run]).run(asked.told)
             except PeerLost as error:
                 raise run.rescued(error) from None
             except Interrupted as error:

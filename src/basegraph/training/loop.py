@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -365,25 +364,3 @@ class Loop:
             f"{total}; checkpoint in {where}, --resume continues",
             128 + number,
         )
-
-
-@contextmanager
-def told_to_stop() -> Iterator[list[int]]:
-    """Signals that ask to stop, collected instead of obeyed at once; a second one is obeyed."""
-    told: list[int] = []
-    before: dict[int, Any] = {}
-
-    def note(number: int, frame: object) -> None:
-        told.append(number)
-        signal.signal(number, before[number])
-
-    for number in (int(signal.SIGINT), int(signal.SIGTERM)):
-        try:
-            before[number] = signal.signal(number, note)
-        except ValueError:  # not in the main thread: whoever runs us handles signals
-            break
-    try:
-        yield told
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -15,12 +15,13 @@ from basegraph.data.partition import require_samples
 from basegraph.files import CannotWrite
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
+from basegraph.signals import told_to_stop
 from basegraph.training.config import RunConfig
 from basegraph.training.device import pick_device
 from basegraph.training.engine import StackedEngine
 from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder, open_run
-from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher, told_to_stop
+from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.replica import Replica
 from basegraph.training.threads import choose_threads, using_threads
@@ -115,8 +116,8 @@ def _train(
         if long is not None:
             runs[0].watcher.noted(long)
         try:
-            with told_to_stop() as told:
-                return Loop(engine, runs).run(told)
+            with told_to_stop() as asked:
+                return Loop(engine, runs).run(asked.told)
         except CannotWrite as error:
             kept = "what was written before is kept, --resume continues"
             raise CannotWrite(f"{error}; {kept}") from error
