@@ -285,7 +285,7 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     }
     other = tmp_path / "machine-1" / "run" / "nodes"
     node_files.save(other, 1, {"x": torch.zeros(8970)}, facts | {"generation": 4})
-    node_files.save(other, 0, {"x": torch.zeros(8970)}, facts | {"generation": 3, "epochs": 2.0})
+    node_files.save(other, 0, {"x": torch.zeros(8970)}, facts | {"generation": 3, "step": 42})
     generation.begin(tmp_path / "machine-0" / "run" / "nodes", 4)
     done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]

@@ -19,7 +19,13 @@ from basegraph.mixing.memory import copy_of
 from basegraph.optim.blocks import Options, in_blocks, parts_of
 from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
-from basegraph.optim.node import Node, NodeOptimizer, join_group, parameters_of, topology_for
+from basegraph.optim.node import Node
+from basegraph.optim.node_optimizer import (
+    NodeOptimizer,
+    join_group,
+    parameters_of,
+    topology_for,
+)
 from basegraph.topology.sequence import Topology
 
 EITHER_ORDER = ("dsgd", "dsgdm")

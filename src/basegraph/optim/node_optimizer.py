@@ -1,0 +1,172 @@
+"""What all optimizers of nodes have in common."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.algorithms.join import Join, Joinable, JoinHook
+
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.mixing import progress
+from basegraph.mixing.distributed import DistributedMixer
+from basegraph.mixing.group import join, join_alone
+from basegraph.mixing.waiting import Traffic
+from basegraph.optim.exit import let_groups_go
+from basegraph.optim.joining import TakePart, UnevenData
+from basegraph.optim.node import Node
+from basegraph.topology.catalog import topology as build_topology
+from basegraph.topology.sequence import Topology
+
+
+class NodeOptimizer(torch.optim.Optimizer, Joinable):
+    """A torch optimizer of a node."""
+
+    _step_supports_amp_scaling = True
+    _node: Node
+    _own: Tensor | None = None
+    """This node's model while `averaged()` shows another."""
+
+    @property
+    def gossip_step(self) -> int:
+        """Steps made so far; after a fault it goes on where the survivors stopped."""
+        raise NotImplementedError
+
+    @property
+    def mixer(self) -> DistributedMixer:
+        """The way to the neighbors."""
+        return self._node.mixer
+
+    @property
+    def traffic(self) -> Traffic:
+        """Bytes sent and seconds waited so far."""
+        return self._node.mixer.traffic
+
+    @property
+    def topology(self) -> Topology:
+        """Who talks to whom."""
+        return self._node.topology
+
+    def consensus(self) -> None:
+        """Bring every node to the average of all models, the same bits everywhere.
+
+        The rounds are those of `short`, the shortest known sequence that averages exactly for any
+        number of nodes, whatever the topology of training is; then node 0's outcome, which differs
+        from the others' by rounding, is broadcast. All nodes must call it.
+        """
+        self._node.to_the_average("consensus()", self.gossip_step)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """The average of all models in here, this node's own model again afterwards."""
+        node = self._node
+        own = node.x_d.clone()
+        buffers = None if node.companions is None else node.companions.gather()
+        node.to_the_average("averaged()", self.gossip_step)
+        self._own = own
+        try:
+            yield
+        finally:
+            node.x_d.copy_(own)
+            self._own = None
+            if node.companions is not None and buffers is not None:
+                node.companions.scatter(buffers)
+
+    def _heed_signals(self) -> None:
+        """Save before this process is ended, from now on, if there is a folder for it."""
+        if self._node.checkpoint is not None:
+            self._node.stop.heed(self, self._node.group)
+
+    def stop_here(self) -> None:
+        """Save the last completed step, for a process that is about to end."""
+        if self._own is not None:
+            self._node.x_d.copy_(self._own)
+        self._node.stop_here(self.gossip_step)
+
+    def join(self) -> Join:
+        """Train on different numbers of batches: `with optimizer.join(): for batch in data: ...`.
+
+        A node whose data have run out goes on taking part in the others' steps, without a gradient
+        of its own, until all have ended; it costs one small all-reduce per step.
+        """
+        return UnevenData([self])
+
+    def join_hook(self, **options: Any) -> JoinHook:
+        """What `torch.distributed.algorithms.Join` has a node do that has no data left."""
+        return TakePart(self._step_without_data)
+
+    @property
+    def join_device(self) -> torch.device:
+        """Where the question whether anybody has data is asked."""
+        return self._node.x_d.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """Of whom it is asked."""
+        return self._node.group if self._node.group is not None else dist.group.WORLD
+
+    def _step_without_data(self) -> None:
+        raise NotImplementedError
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Groups are given to the constructor; later ones are refused."""
+        if hasattr(self, "_node"):
+            raise BasegraphError(
+                "add_param_group: parameters live in one buffer that all nodes exchange; build the "
+                "optimizer with all groups, or build a new one"
+            )
+        super().add_param_group(param_group)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Neither copied nor pickled: the way to the neighbors cannot be."""
+        raise BasegraphError(
+            f"{type(self).__name__} cannot be copied or pickled; use state_dict() and "
+            f"load_state_dict()"
+        )
+
+    def _overflowed(self) -> bool:
+        """Whether a GradScaler has found gradients that are not finite."""
+        found = getattr(self, "found_inf", None)
+        return found is not None and bool(float(found))
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """All parameters, group by group."""
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def join_group(group: Any, timeout: float) -> None:
+    """Make sure there is a process group; torchrun's environment is enough to make one.
+
+    Without torchrun (in a debugger, in a notebook) the process is a single node.
+    """
+    if not dist.is_available():
+        raise BasegraphError("this torch has no torch.distributed")
+    if not dist.is_initialized():
+        if group is not None:
+            raise InvalidArgument("group", group, "there is no process group")
+        if "WORLD_SIZE" in os.environ:
+            join(timeout=timeout)
+        else:
+            warnings.warn(
+                "not started by torchrun: this process is a single node and exchanges nothing. "
+                "For four nodes: torchrun --nproc-per-node 4 script.py",
+                stacklevel=3,
+            )
+            join_alone(timeout)
+        atexit.register(progress.leave)
+    let_groups_go()
+
+
+def topology_for(topology: str | Topology, group: Any) -> Topology:
+    """The topology of the group's nodes."""
+    if isinstance(topology, Topology):
+        return topology
+    return build_topology(topology, dist.get_world_size(group))
