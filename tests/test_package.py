@@ -14,7 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "basegraph"
 LAYERS = [
     "errors",
+    "signals",
+    "finite",
     "files",
+    "inputs",
     "lock",
     "specs",
     "checkpoint",
