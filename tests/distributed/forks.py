@@ -51,6 +51,7 @@ def nodes_of(
             "nodes": list(range(nodes) if only is None else only),
             "words": list(map(str, words)),
             "watched": watched,
+            "cwd": str(Path.cwd()),
             "folder": folder,
             "environment": {
                 "MASTER_ADDR": "127.0.0.1",
@@ -89,6 +90,7 @@ def fork(node: int, wanted: dict[str, Any]) -> int:
     os.dup2(os.open(Path(wanted["folder"], "out"), append), 1)
     os.dup2(os.open(Path(wanted["folder"], "err"), append), 2)
     os.environ.update(wanted["environment"], RANK=str(node), LOCAL_RANK=str(node))
+    os.chdir(wanted["cwd"])
     words = wanted["words"]
     if words[0] == "-m":
         sys.argv = words[1:]
