@@ -10,6 +10,7 @@ answers with their exit codes.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import os
 import runpy
@@ -129,6 +130,7 @@ def main() -> None:
 
     basegraph.training.run.load("digits")
     warm_up()
+    gc.freeze()  # nodes need not go through what was there before them
     for line in sys.stdin:
         wanted = json.loads(line)
         running = {fork(node, wanted): node for node in wanted["nodes"]}
