@@ -6,6 +6,7 @@ Node I of a scenario writes to FOLDER/SCENARIO/I, and its exit code is in FOLDER
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -21,7 +22,7 @@ import basegraph as bg
 from basegraph.mixing.progress import PAUSE, Progress
 
 NODES = 3
-SECONDS = 10.0
+SECONDS = 20.0
 NOWHERE = ""
 
 
@@ -118,6 +119,7 @@ def fork(rank: int, port: int, scenario: Scenario, log: Path) -> int:
 def main() -> None:
     folder = Path(sys.argv[1])
     warm_up()
+    gc.freeze()  # nodes need not go through what was there before them
     running = {}
     for name, scenario in SCENARIOS.items():
         (folder / name).mkdir()
