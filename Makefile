@@ -3,18 +3,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test pictures clean
+.PHONY: demo test test-all pictures clean
 
 demo: .venv/run-ready
 	$(BIN)/python examples/compare_topologies.py demo
 	$(BIN)/python examples/train_on_digits.py demo
 
-test: .venv/test-ready
+# `make test-all` also runs the tests marked slow, which go through more of the same cases.
+test test-all: .venv/test-ready
 	tests/install_chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses auto
+	$(BIN)/pytest --numprocesses auto $(if $(filter test-all,$@),-m '')
 
 # The pictures of README and docs, each from a command that README or docs show.
 pictures: .venv/run-ready

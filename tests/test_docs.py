@@ -9,11 +9,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import socket
-import subprocess
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
@@ -21,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from forks import nodes_of
+from torch.distributed.run import parse_args as torchrun_arguments
 
 from basegraph import cli
 
@@ -119,16 +118,12 @@ def basegraph(words: list[str], monkeypatch) -> str:
 
 
 def torchrun(words: list[str]) -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    own = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **own},
-    )
+    """What the nodes print that this command line of torchrun asks for."""
+    asked = torchrun_arguments(words)
+    module = ["-m"] if asked.module else []
+    script = asked.training_script if asked.module else Path(asked.training_script).resolve()
+    nodes = int(asked.nproc_per_node)
+    done = nodes_of(nodes, *module, script, *asked.training_script_args)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

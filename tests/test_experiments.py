@@ -11,10 +11,11 @@ import pytest
 
 import basegraph as bg
 from basegraph.consensus import gaussian_start
+from basegraph.experiments import illustrations
 from basegraph.experiments.consensus import FIGURES, equivalences, same_rounds
 from basegraph.experiments.illustrations import DRAWINGS
 from basegraph.experiments.table import comparison, convergence
-from test_cli import ok, run
+from test_cli import ok, run_here
 
 
 def read(path):
@@ -71,7 +72,7 @@ def test_consensus_command(tmp_path):
     ],
 )
 def test_consensus_mistakes(arguments, complaint, tmp_path):
-    done = run("consensus", *arguments, cwd=tmp_path)
+    done = run_here("consensus", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1
@@ -101,24 +102,47 @@ def test_reproduce_consensus(tmp_path):
     origin = json.loads((out / "provenance.json").read_text())
     assert origin["command"].startswith("basegraph reproduce consensus --out")
     assert {"commit", "machine", "data", "python", "numpy", "basegraph"} <= set(origin)
-    again = run("reproduce", "consensus", "--out", out)
+    again = run_here("reproduce", "consensus", "--out", out)
     assert again.returncode == 2
     assert "exists already; --force overwrites it" in again.stderr
 
 
-def test_reproduce_lengths_and_illustrations(tmp_path):
+def test_reproduce_lengths(tmp_path):
     ok("reproduce", "lengths", "--out", tmp_path)
     rows = read(tmp_path / "lengths.csv")
     assert len(rows) == 9 * 199
     assert all(int(r["base"]) <= int(r["simple-base"]) <= int(r["theorem_1"]) for r in rows)
-    ok("reproduce", "illustrations", "--out", tmp_path / "drawn")
-    assert len(list((tmp_path / "drawn").glob("*.svg"))) == len(DRAWINGS) == 42
-    assert (tmp_path / "drawn" / "hyper-hypercube-k2-n12.png").exists()
+
+
+def drawn(folder):
+    """The names of what `reproduce illustrations` draws there, each of both kinds."""
+    ok("reproduce", "illustrations", "--out", folder)
+    kinds = [{p.stem for p in folder.glob(f"*.{kind}")} for kind in ("png", "svg")]
+    assert kinds[0] == kinds[1]
+    return kinds[0]
+
+
+def test_reproduce_illustrations_of_few_nodes(tmp_path, monkeypatch):
+    few = [(spec, n) for spec, n in DRAWINGS if n <= 4]
+    names = [illustrations.file_name(spec, n, kind) for spec, n in few for kind in ("png", "svg")]
+    monkeypatch.setattr(illustrations, "DRAWINGS", few)
+    monkeypatch.setattr(illustrations, "OUTPUTS", names)
+    found = drawn(tmp_path / "drawn")
+    assert len(DRAWINGS) == 42
+    assert len(found) == len(few) == 11
+    assert {"hyper-hypercube-k2-n4", "base-k1-n3", "one-peer-exponential-n4"} < found
+
+
+@pytest.mark.slow
+def test_reproduce_illustrations(tmp_path):
+    found = drawn(tmp_path / "drawn")
+    assert len(found) == len(DRAWINGS) == 42
+    assert "hyper-hypercube-k2-n12" in found
 
 
 def test_reproduce_refuses_a_folder_it_cannot_make(tmp_path):
     (tmp_path / "file").write_text("")
-    done = run("reproduce", "lengths", "--out", tmp_path / "file" / "x")
+    done = run_here("reproduce", "lengths", "--out", tmp_path / "file" / "x")
     assert done.returncode == 2
     assert "cannot be made" in done.stderr
 
@@ -204,7 +228,7 @@ def test_measured_delays_order_the_topologies():
     ],
 )
 def test_table_mistakes(arguments, complaint, tmp_path):
-    done = run("reproduce", "table", *arguments, cwd=tmp_path)
+    done = run_here("reproduce", "table", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1

@@ -13,7 +13,7 @@ import pytest
 import basegraph as bg
 from basegraph.plots.explorer import LEFT_OUT, write_page
 from basegraph.topology import euclid as library
-from test_cli import ok, run
+from test_cli import ok, run_here
 
 CHROMIUM = shutil.which("chromium")
 needs_browser = pytest.mark.skipif(
@@ -147,7 +147,7 @@ def test_knows_the_whole_catalogue_but_what_it_says(page):
 
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_refuses_what_it_cannot_show(tmp_path, name):
-    done = run("explore", "--out", "page.html", "--topology", name, "-n", "12", cwd=tmp_path)
+    done = run_here("explore", "--out", "page.html", "--topology", name, "-n", "12", cwd=tmp_path)
     assert done.returncode == 2
     assert f"--topology='{name}': the page cannot show {name}" in done.stderr
     assert not (tmp_path / "page.html").exists()
@@ -286,7 +286,7 @@ def test_the_page_is_one_small_file(tmp_path):
     ],
 )
 def test_explore_mistakes(arguments, complaint, tmp_path):
-    done = run("explore", *arguments, cwd=tmp_path)
+    done = run_here("explore", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1

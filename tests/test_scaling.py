@@ -9,7 +9,7 @@ import pytest
 import basegraph as bg
 from basegraph.commands.units import bandwidth, seconds
 from basegraph.experiments.scaling import Network, cost
-from test_cli import ok, run
+from test_cli import ok, run_here
 
 SIZE = 1_000_000
 FAST = Network(bandwidth=1e6, latency=0.0)
@@ -117,7 +117,7 @@ def test_a_topology_without_these_numbers_of_nodes_is_left_out():
     ],
 )
 def test_mistakes(arguments, complaint, tmp_path):
-    done = run("bench", "model", *arguments, cwd=tmp_path)
+    done = run_here("bench", "model", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert done.stderr.count("\n") == 1

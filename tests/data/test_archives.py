@@ -18,7 +18,7 @@ from basegraph.data.archives import members, read_bytes
 from basegraph.data.catalog import load
 from basegraph.data.dataset import DataError
 from basegraph.data.files import read_image_tree
-from test_cli import run
+from test_cli import run_here
 
 ZEROS = 2**26
 
@@ -95,7 +95,9 @@ def test_images_that_unpack_to_too_much(tmp_path, content, complaint, recwarn):
 
 def test_the_command_line_says_it_in_one_line(tmp_path):
     tree(tmp_path / "set", bomb=png(60_000, 60_000))
-    done = run("train", "--dataset", "images:set", "--data-dir", tmp_path, "--out", tmp_path / "o")
+    done = run_here(
+        "train", "--dataset", "images:set", "--data-dir", tmp_path, "--out", tmp_path / "o"
+    )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "train/cat/bomb.png is not a whole image" in done.stderr

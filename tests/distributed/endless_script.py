@@ -1,7 +1,12 @@
-"""Steps without end, one node per process; started by hand so that nobody else stops the nodes."""
+"""Steps without end, one node per process, until something happens to one of them.
+
+Usage: endless_script.py TIMEOUT FOLDER ORDER [WHAT NODE [SIGNAL]]. What happens to the node: it is
+`lost` by that signal before step 8, or sends what is `not-a-number` at step 5.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -29,11 +34,13 @@ def main() -> int:
         checkpoint=sys.argv[2],
     )
     node = torch.distributed.get_rank()
-    poison = len(sys.argv) > 4 and node == int(sys.argv[4])
+    what = sys.argv[4] if len(sys.argv) > 4 and node == int(sys.argv[5]) else "nothing"
     for step in range(10_000):
         net.zero_grad()
         net(torch.ones(2, 4)).square().sum().backward()
-        if poison and step == 5:
+        if what == "lost" and step == 8:
+            os.kill(os.getpid(), int(sys.argv[6]))
+        if what == "not-a-number" and step == 5:
             net.weight.grad[0, 0] = torch.nan
         before = [p.detach().clone() for p in net.parameters()]
         try:

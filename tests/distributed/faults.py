@@ -6,6 +6,7 @@ Node I of a scenario writes to FOLDER/SCENARIO/I, and its exit code is in FOLDER
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -23,7 +24,7 @@ import basegraph as bg
 from basegraph.mixing.progress import PAUSE, Progress
 
 NODES = 3
-SECONDS = 10.0
+SECONDS = 20.0
 NOWHERE = ""
 
 
@@ -106,6 +107,7 @@ def node(scenario: Scenario, rank: int) -> int:
 def main() -> None:
     folder = Path(sys.argv[1])
     warm_up()
+    gc.freeze()  # nodes need not go through what was there before them
     running = {}
     for name, scenario in SCENARIOS.items():
         (folder / name).mkdir()

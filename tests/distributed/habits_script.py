@@ -211,10 +211,10 @@ def rounding_on_the_wire_cancels() -> None:
         optimizer = bg.DecentralizedOptimizer(
             [p], "dsgd", lr=1e-3, topology=topology, wire=wire, broadcast=True
         )
-        for _ in range(500):
+        for _ in range(200):
             p.grad = -torch.ones(4)
             optimizer.step()
-        assert (of_all(p.detach()).mean() - 1.5).abs() < 1e-4, (topology, wire, p)
+        assert (of_all(p.detach()).mean() - 1.2).abs() < 1e-4, (topology, wire, p)
 
 
 def main() -> None:

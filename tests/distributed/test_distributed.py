@@ -2,61 +2,37 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 import torch
-from launch import HERE, environment, free_port, torchrun
+from forks import nodes_of
 from safetensors.torch import load_file
 
 import basegraph as bg
 
 
-@pytest.mark.parametrize("n", [4, 5, 6])
+@pytest.mark.parametrize("n", [5, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 6))])
 def test_same_numbers_as_in_one_process(n):
-    done = torchrun(n, "same_numbers.py")
+    done = nodes_of(n, "same_numbers.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert done.stdout.count("adapt-then-combine") == 73
     assert done.stdout.count("combine-then-adapt") == 4
 
 
-@pytest.mark.parametrize("n", [4, 3])
+@pytest.mark.parametrize("n", [4, pytest.param(3, marks=pytest.mark.slow)])
 def test_what_users_do(n):
-    done = torchrun(n, "user_script.py")
+    done = nodes_of(n, "user_script.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert "all fine" in done.stdout
 
 
 def test_habits_of_users():
     """BatchNorm, resuming, uneven data, topologies without an exact period, bf16 on the wire."""
-    done = torchrun(4, "habits_script.py")
+    done = nodes_of(4, "habits_script.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert done.stdout.count("fine:") == 7
-
-
-def nodes(count: int, *arguments: object) -> list[subprocess.Popen[str]]:
-    """Nodes that nobody watches over: torchrun would stop the others itself."""
-    shared = {
-        **environment(),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "WORLD_SIZE": str(count),
-    }
-    command = [sys.executable, "-u", str(HERE / "endless_script.py"), *map(str, arguments)]
-    return [
-        subprocess.Popen(
-            command,
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(count)
-    ]
 
 
 @pytest.mark.parametrize(
@@ -64,46 +40,36 @@ def nodes(count: int, *arguments: object) -> list[subprocess.Popen[str]]:
     [(signal.SIGKILL, "combine-then-adapt"), (signal.SIGSTOP, "adapt-then-combine")],
 )
 def test_a_lost_node_stops_the_others(how, order, tmp_path):
-    running = nodes(4, 10.0, tmp_path, order)
-    try:
-        for process in running:
-            assert process.stdout is not None
-            assert process.stdout.readline().strip() == "going"
-        lost = running[2]
-        os.kill(lost.pid, how)
-        for rank in (0, 1, 3):
-            out, errors = running[rank].communicate(timeout=120)
-            assert running[rank].returncode == 1, errors
-            said = re.search(r"stopped at step (\d+), as it was: True; node (\d): node 2 ", out)
-            assert said is not None, (out, errors)
-            assert int(said.group(2)) == rank
-            in_time = " within 10 s" if how == signal.SIGSTOP else ""
-            place = rf"at step {said.group(1)} \(round \d of 2\){in_time}"
-            assert re.search(rf"{place} \(waited \d+\.\d\d s\)", out)
-            assert f"saved node {rank} after" in out
-            assert "Traceback" not in errors
-    finally:
-        for process in running:
-            process.kill()
-            process.communicate()
+    """Without torchrun, which would stop them itself."""
+    done = nodes_of(
+        4, "endless_script.py", "20", tmp_path, order, "lost", "2", int(how), watched=False
+    )
+    for rank in (0, 1, 3):
+        assert done.codes[rank] == 1, done
+        said = re.search(
+            rf"stopped at step (\d+), as it was: True; node {rank}: node 2 .*", done.stdout
+        )
+        assert said is not None, done
+        in_time = " within 20 s" if how == signal.SIGSTOP else ""
+        place = rf"at step {said.group(1)} \(round \d of 2\){in_time}"
+        assert re.search(rf"{place} \(waited \d+\.\d\d s\)", said.group())
+        assert f"saved node {rank} after" in said.group()
+    assert done.codes.get(2) == (-how if how == signal.SIGKILL else None)
+    assert "Traceback" not in done.stderr
 
 
 def test_values_that_are_no_numbers_do_not_spread(tmp_path):
     """Neither to the neighbor nor into a file: both nodes save what they had before."""
-    running = nodes(2, 20.0, tmp_path, "adapt-then-combine", 1)
-    said = ["node 1 sent values that are not finite", "its own values are not finite"]
-    try:
-        for rank, process in enumerate(running):
-            out, errors = process.communicate(timeout=120)
-            assert process.returncode == 1, errors
-            assert f"node {rank}: {said[rank]} at step 5" in out
-            assert "as it was: True" in out
-            assert f"saved node {rank} after 5 steps" in out
-            assert torch.isfinite(load_file(tmp_path / f"node-{rank}.safetensors")["x"]).all()
-    finally:
-        for process in running:
-            process.kill()
-            process.communicate()
+    flags = ["60", tmp_path, "adapt-then-combine", "not-a-number", "1"]
+    done = nodes_of(2, "endless_script.py", *flags, watched=False)
+    why = ["node 1 sent values that are not finite", "its own values are not finite"]
+    for rank, reason in enumerate(why):
+        assert done.codes[rank] == 1, done
+        (said,) = [line for line in done.stdout.splitlines() if f"; node {rank}: " in line]
+        assert f"node {rank}: {reason} at step 5" in said
+        assert "as it was: True" in said
+        assert f"saved node {rank} after 5 steps" in said
+        assert torch.isfinite(load_file(tmp_path / f"node-{rank}.safetensors")["x"]).all()
 
 
 MISTAKES = {
@@ -187,7 +153,7 @@ def test_mistakes_are_refused_on_every_node(tmp_path):
         "    except bg.BasegraphError as error:\n"
         '        print(f"{RANK} refused {name}: {error}", flush=True)\n'
     )
-    done = torchrun(3, tmp_path / "script.py")
+    done = nodes_of(3, tmp_path / "script.py")
     assert done.returncode == 0, done.stderr[-2000:]
     for name, (_, complaint) in MISTAKES.items():
         for rank in range(3):

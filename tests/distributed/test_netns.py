@@ -59,7 +59,7 @@ def named() -> str:
 )
 def test_refusals_are_one_line(arguments, settings, complaint):
     process = start(*arguments, **settings)
-    out, errors = process.communicate(timeout=100)
+    out, errors = process.communicate()
     assert process.returncode == 2
     assert errors.startswith(complaint)
     assert errors.count("\n") == 1
@@ -70,7 +70,7 @@ def test_refusals_are_one_line(arguments, settings, complaint):
 def test_measures_over_shaped_links_and_leaves_nothing_behind():
     before = named()
     process = start("--rate", "50mbit", "--ranks", "2", "--models", "lenet", "--rounds", "1")
-    out, errors = process.communicate(timeout=170)
+    out, errors = process.communicate()
     assert process.returncode == 0, errors[-2000:]
     raw = re.search(r"2\s+lenet\s+raw\s+([\d.]+)", out)
     assert raw is not None

@@ -11,7 +11,8 @@ import sys
 
 import pytest
 import torch
-from launch import Job, environment, free_port, torchrun
+from forks import Ended, nodes_of
+from launch import Job, environment, free_port
 from safetensors.torch import load_file
 
 from basegraph.commands import reproduce
@@ -23,6 +24,7 @@ from basegraph.optim import generation, node_files
 from basegraph.training.config import RunConfig
 from basegraph.training.replica import Replica
 from basegraph.training.run import train
+from test_cli import run_here
 
 
 def command(nodes: int, *flags: object, restarts: int = 0) -> list[str]:
@@ -34,10 +36,9 @@ def command(nodes: int, *flags: object, restarts: int = 0) -> list[str]:
     ]  # fmt: skip
 
 
-def run(nodes: int, *flags: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(nodes, *flags), capture_output=True, text=True, timeout=200, env=environment()
-    )
+def run(nodes: int, *flags: object) -> Ended:
+    """As torchrun starts it, but as forks."""
+    return nodes_of(nodes, "-m", "basegraph", "train", "--engine", "distributed", *flags)
 
 
 @pytest.mark.parametrize(
@@ -82,45 +83,45 @@ def test_the_same_run_as_in_one_process(fields, tmp_path):
 
 
 def test_a_killed_node_then_fewer_nodes(tmp_path):
-    """kill -9: torchrun starts all again from the survivors; then three nodes instead of four."""
+    """kill -9: torchrun starts all again from the survivors; then two nodes instead of three."""
     out = tmp_path / "run"
-    flags = ["--epochs", 3000, "--evaluate-every", 5, "--timeout", 30, "--out", out]
-    with Job(tmp_path / "first.log", command(4, *flags, restarts=1)) as job:
-        job.wait_for("epoch 10:")
+    flags = ["--epochs", 100_000, "--evaluate-every", 1, "--timeout", 300, "--out", out]
+    with Job(tmp_path / "first.log", command(3, *flags, restarts=1)) as job:
+        job.wait_for("epoch 2:")
         with pytest.raises(InvalidArgument, match=f"is in use by process {job.worker(0)} on"):
             train(RunConfig(), out, resume=True)
-        os.kill(job.worker(2), signal.SIGKILL)
+        os.kill(job.worker(1), signal.SIGKILL)
         said = job.wait_for(  # in a round, or where all nodes tell each other their losses
-            r"node \d: node 2 (\(last seen at .*\) )?did not answer at .*step \d+"
+            r"node \d: node 1 (\(last seen at .*\) )?did not answer at .*step \d+"
         )
-        job.wait_for(r"began again after step \d+ from the average of 3 of 4 nodes")
-        text = job.wait_for(r"now 4 nodes: base:k=1[^\n]*n=4\n(.|\n)*epoch \d+:").string
+        job.wait_for(r"began again after step \d+ from the average of 2 of 3 nodes")
+        text = job.wait_for(r"now 3 nodes: base:k=1[^\n]*n=3\n(.|\n)*epoch \d+:").string
         assert "saved node" in text, said
         text = job.stop()
         assert re.search(r"stopped by SIGTERM after step \d+", text)
         assert text.count("stopped by SIGTERM") == 1
     assert not list((out / "nodes").glob("*.safetensors"))
     before = load_file(out / "checkpoint.safetensors")["x"]
-    assert before.shape[0] == 4
-    with Job(tmp_path / "second.log", command(3, "--resume", "--out", out)) as job:
-        job.wait_for(r"from the average of 4 of 4 nodes.*now 3 nodes: .*n=3")
+    assert before.shape[0] == 3
+    with Job(tmp_path / "second.log", command(2, "--resume", "--out", out)) as job:
+        job.wait_for(r"from the average of 3 of 3 nodes.*now 2 nodes: .*n=2")
         job.wait_for(r"epoch \d+:")
         job.stop()
-    assert load_file(out / "checkpoint.safetensors")["x"].shape[0] == 3
+    assert load_file(out / "checkpoint.safetensors")["x"].shape[0] == 2
     restarts = [json.loads(line) for line in (out / "restarts.jsonl").read_text().splitlines()]
-    assert [(r["nodes_before"], r["nodes"]) for r in restarts] == [(4, 4), (4, 3)]
-    assert restarts[0]["survivors"] == [0, 1, 3]
+    assert [(r["nodes_before"], r["nodes"]) for r in restarts] == [(3, 3), (3, 2)]
+    assert restarts[0]["survivors"] == [0, 2]
     epochs = [
         json.loads(line)["epoch"] for line in (out / "metrics.jsonl").read_text().splitlines()
     ]
     assert epochs == sorted(set(epochs))
-    assert "nodes = 3" in (out / "config.toml").read_text()
+    assert "nodes = 2" in (out / "config.toml").read_text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 def test_a_run_saves_and_stops_when_torchrun_is_killed(tmp_path):
     out = tmp_path / "run"
-    flags = ["--epochs", 3000, "--evaluate-every", 1, "--timeout", 60, "--out", out]
+    flags = ["--epochs", 100_000, "--evaluate-every", 1, "--timeout", 300, "--out", out]
     with Job(tmp_path / "log", command(2, *flags)) as job:
         job.wait_for("epoch 2:")
         text = job.kill(job.worker(0), job.worker(1))
@@ -130,7 +131,7 @@ def test_a_run_saves_and_stops_when_torchrun_is_killed(tmp_path):
 
 
 def test_any_number_of_nodes_begins_from_the_survivors_average(tmp_path):
-    done = torchrun(3, "restart_script.py", tmp_path)
+    done = nodes_of(3, "restart_script.py", tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.count("began again") == 3
     assert "began again after step 43 from the average of 4 of 5 nodes; base:k=1 for n=3" in (
@@ -160,10 +161,7 @@ def test_mistakes_are_one_line(mistake, tmp_path):
 
 
 def test_without_torchrun(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "basegraph", "train", "--engine", "distributed", "--out", tmp_path],
-        capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+    done = run_here("train", "--engine", "distributed", "--out", tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(
         "basegraph: error: --engine='distributed': start it with torchrun"
@@ -172,20 +170,9 @@ def test_without_torchrun(tmp_path):
 
 @pytest.mark.parametrize("node", [0, 1])
 def test_a_node_that_never_comes_is_named(node, tmp_path):
-    alone = {
-        **environment(),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "WORLD_SIZE": "2",
-        "RANK": str(node),
-        "LOCAL_RANK": str(node),
-    }
     flags = ["--engine", "distributed", "--timeout", "1", "--out", tmp_path / "run"]
-    done = subprocess.run(
-        [sys.executable, "-m", "basegraph", "train", *flags],
-        capture_output=True, text=True, timeout=200, env=alone,
-    )  # fmt: skip
-    assert done.returncode == 1
+    done = nodes_of(2, "-m", "basegraph", "train", *flags, only=[node])
+    assert done.codes == {node: 1}
     told = f"basegraph: error: node {node}: node {1 - node} did not answer at start-up within 1 s"
     assert done.stderr.startswith(told)
     assert done.stderr.count("\n") == 1
@@ -193,11 +180,7 @@ def test_a_node_that_never_comes_is_named(node, tmp_path):
 
 def test_torchrun_needs_the_distributed_engine(tmp_path):
     """Else every process would simulate all nodes, into one folder."""
-    started = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2",
-               "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
-               "-m", "basegraph", "train", "--out", str(tmp_path / "run")]  # fmt: skip
-    done = subprocess.run(started, capture_output=True, text=True, timeout=200, env=environment())
-    said = one_line(done)
+    said = one_line(nodes_of(2, "-m", "basegraph", "train", "--out", tmp_path / "run"))
     assert "torchrun has started 2 processes, each of which would do all of it" in said
     assert "torchrun --nproc-per-node 2 -m basegraph train --engine distributed --out" in said
     assert not (tmp_path / "run").exists()
@@ -223,15 +206,12 @@ def test_one_process_does_not_resume_what_lost_a_node(tmp_path):
     train(RunConfig(nodes=3, epochs=1), tmp_path / "run")
     (tmp_path / "run" / "nodes").mkdir()
     (tmp_path / "run" / "nodes" / "node-0.safetensors").write_bytes(b"")
-    done = subprocess.run(
-        [sys.executable, "-m", "basegraph", "train", "--resume", "--out", tmp_path / "run"],
-        capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
+    done = run_here("train", "--resume", "--out", tmp_path / "run")
     assert done.returncode == 2
     assert "resume with --engine distributed" in done.stderr
 
 
-def one_line(done: subprocess.CompletedProcess[str]) -> str:
+def one_line(done: Ended) -> str:
     """What was said of a mistake, once."""
     assert done.returncode != 0
     (line,) = [line for line in done.stderr.splitlines() if "basegraph: error:" in line]
@@ -243,19 +223,18 @@ def test_torchrun_does_not_turn_a_refused_run_into_a_resumed_one(tmp_path):
     before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
     flags = ["--epochs", 1, "--out", tmp_path / "run"]
     done = subprocess.run(
-        command(2, *flags, restarts=1), capture_output=True, text=True, timeout=200,
-        env=environment(),
-    )  # fmt: skip
+        command(2, *flags, restarts=1), capture_output=True, text=True, env=environment()
+    )
     assert done.returncode != 0
     assert done.stderr.count("holds a run already") == 2
     assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == before
 
 
-TRAIN = ["--", "train", "--engine", "distributed", "--timeout", 60, "--out", "run"]
+TRAIN = ["--", "train", "--engine", "distributed", "--timeout", 300, "--out", "run"]
 
 
 def test_a_node_with_other_settings_is_named(tmp_path):
-    done = torchrun(2, "own_machine.py", tmp_path, "--evaluate-every=1,2", *TRAIN)
+    done = nodes_of(2, "own_machine.py", tmp_path, "--evaluate-every=1,2", *TRAIN)
     assert "node 1 differs from node 0 in 'evaluate_every'" in one_line(done)
     assert not (tmp_path / "machine-0" / "run").exists()
 
@@ -265,7 +244,7 @@ def test_what_only_one_node_cannot_read_is_said_by_node_0(tmp_path):
     other = tmp_path / "machine-1" / "run" / "nodes"
     other.mkdir(parents=True)
     (other / "node-1.safetensors").write_bytes(b"half a file")
-    done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 1, "--resume")
+    done = nodes_of(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 1, "--resume")
     assert "node 1: run/nodes/node-1.safetensors: is cut short" in one_line(done)
 
 
@@ -287,7 +266,7 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     node_files.save(other, 1, {"x": torch.zeros(8970)}, facts | {"generation": 4})
     node_files.save(other, 0, {"x": torch.zeros(8970)}, facts | {"generation": 3, "step": 42})
     generation.begin(tmp_path / "machine-0" / "run" / "nodes", 4)
-    done = torchrun(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
+    done = nodes_of(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
     assert "began again" not in done.stdout
     reason = "node 1: run/nodes/node-1.safetensors: epoch 0.43 is behind the checkpoint's"
@@ -299,23 +278,14 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     assert [generation.last(tmp_path / f"machine-{i}" / "run" / "nodes") for i in (0, 1)] == [5, 5]
 
 
-def test_nodes_that_have_seen_other_numbers_of_starts_meet():
+def test_nodes_that_have_seen_other_numbers_of_starts_meet(tmp_path):
     """A machine that joins later: without torchrun's own store nothing is left from before."""
-    shared = {
-        **environment(),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "WORLD_SIZE": "2",
-    }
-    script = "from basegraph.mixing.group import join; join('gloo', 30)"
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", script],
-            env={**shared, "RANK": str(node), "TORCHELASTIC_RESTART_COUNT": str(node)},
-        )
-        for node in range(2)
-    ]
-    assert [process.wait(timeout=100) for process in running] == [0, 0]
+    (tmp_path / "script.py").write_text(
+        "import os\nfrom basegraph.mixing.group import join\n"
+        'os.environ["TORCHELASTIC_RESTART_COUNT"] = os.environ["RANK"]\n'
+        'join("gloo", 300)\n'
+    )
+    assert nodes_of(2, tmp_path / "script.py").codes == {0: 0, 1: 0}
 
 
 def test_a_run_that_has_ended_is_left_alone(tmp_path):
@@ -324,7 +294,5 @@ def test_a_run_that_has_ended_is_left_alone(tmp_path):
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     done = run(2, "--resume", "--out", out)
     assert done.returncode != 0
-    errors = [line for line in done.stderr.splitlines() if "basegraph: error:" in line]
-    assert len(errors) == 1, done.stderr
-    assert "holds a run that has ended, with 3 nodes" in errors[0]
+    assert "holds a run that has ended, with 3 nodes" in one_line(done)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before

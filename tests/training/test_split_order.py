@@ -18,7 +18,7 @@ from basegraph.training.config import RunConfig
 from basegraph.training.loop import Watcher
 from basegraph.training.replica import Replica
 from basegraph.training.run import train
-from test_cli import ok, run
+from test_cli import ok, run_here
 
 SHORT = {"nodes": 5, "epochs": 2, "batch": 16, "evaluate_every": 1}
 
@@ -74,7 +74,7 @@ def test_a_run_saved_earlier_does_not_change_its_split(saved_earlier):
     complaint = "split_order='shuffled': the checkpoint's run has 'by-class'"
     with pytest.raises(bg.InvalidArgument, match=complaint):
         train(RunConfig(**SHORT), saved_earlier, resume=True)
-    done = run("train", "--resume", "--out", saved_earlier, "--split-order", "shuffled")
+    done = run_here("train", "--resume", "--out", saved_earlier, "--split-order", "shuffled")
     assert done.returncode == 2
     assert complaint in done.stderr
 

@@ -6,13 +6,11 @@ import csv
 import json
 import re
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
+from held import held
 
 import basegraph as bg
 from basegraph.data.catalog import load
@@ -110,32 +108,35 @@ def test_a_failed_run_is_reported_and_not_tried_again(tmp_path):
         assert "the loss of node" in done.stdout
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_stopped_sweep_resumes(how, tmp_path):
-    text = GRID.replace("epochs = 4", "epochs = 200\nevaluate_every = 20")
-    (tmp_path / "s.toml").write_text(text)
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    command = [sys.executable, "-m", "basegraph", "sweep", str(tmp_path / "s.toml"), "--out"]
-    process = subprocess.Popen(
-        [*command, str(cut)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+@pytest.mark.parametrize(
+    ("how", "place", "times"),
+    [
+        (signal.SIGKILL, "checkpoint", 4 * 1 + 3),  # some runs have written their second one
+        (signal.SIGTERM, "step", 40),
+    ],
+)
+def test_a_stopped_sweep_resumes(how, place, times, tmp_path):
+    (tmp_path / "s.toml").write_text(GRID)
+    whole, cut, hold = tmp_path / "whole", tmp_path / "cut", tmp_path / "hold"
     one = cut / "topology=ring_seed=0" / "metrics.jsonl"
-    until = time.monotonic() + 120
-    while time.monotonic() < until and not (one.is_file() and one.read_text().count("\n") >= 2):
-        time.sleep(0.02)
-    refused = run("sweep", tmp_path / "s.toml", "--out", cut, "--resume")
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    assert f"is in use by process {process.pid} on" in refused.stderr
-    process.send_signal(how)
-    _, errors = process.communicate(timeout=60)
+    arguments = ["sweep", tmp_path / "s.toml", "--out", cut]
+    with held(hold, place, times, *arguments) as process:
+        assert one.read_text().count("\n") == 2
+        refused = run_here(*arguments, "--resume")
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert f"is in use by process {process.pid} on" in refused.stderr
+        process.send_signal(how)
+        hold.unlink()
+        _, errors = process.communicate()
     if how == signal.SIGTERM:
         assert process.returncode == 128 + how
-        assert b"checkpoint in each of 4 folders, --resume continues" in errors
-    assert one.read_text().count('"epoch": 200,') == 0
+        assert "checkpoint in each of 4 folders, --resume continues" in errors
+    assert one.read_text().count('"epoch": 4,') == 0
     for arguments in (["--out", cut, "--resume"], ["--out", whole]):
         assert run_here("sweep", tmp_path / "s.toml", *arguments).returncode == 0
-    for name in ("topology=base-k1_seed=0", "topology=ring_seed=1"):
-        assert without_time(metrics(cut / name)) == without_time(metrics(whole / name))
+    for path in whole.glob("topology=*"):
+        assert without_time(metrics(cut / path.name)) == without_time(metrics(path))
+    assert len(list(whole.glob("topology=*"))) == 4
 
 
 def test_ray_gives_the_same(tmp_path):
@@ -184,7 +185,8 @@ def test_a_refused_sweep_is_one_line_and_leaves_its_folder_free(executor, tmp_pa
         pytest.importorskip("ray", reason="no ray: sweeps on a cluster are not tested")
     text = 'dataset = "mnist"\nmodel = "lenet"\ndata_dir = "nowhere"\n[grid]\nlr = [0.1, 0.2]\n'
     (tmp_path / "s.toml").write_text(text)
-    done = run("sweep", "s.toml", "--out", "out", "--executor", executor, cwd=tmp_path)
+    by = run if executor == "ray" else run_here
+    done = by("sweep", "s.toml", "--out", "out", "--executor", executor, cwd=tmp_path)
     assert done.returncode == 2
     assert re.fullmatch(
         r"basegraph: error: mnist: put train-images.* into nowhere/mnist .*",
@@ -332,7 +334,7 @@ def test_pairs_of_which_none_ends_are_one_line(tmp_path):
         "--topologies",
         "base:k=1",
     ]
-    done = run("reproduce", "pairs", *flags, "--out", tmp_path / "out")
+    done = run_here("reproduce", "pairs", *flags, "--out", tmp_path / "out")
     assert done.returncode == 2
     assert "every run failed: see" in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
