@@ -35,6 +35,13 @@ def test_habits_of_users():
     assert done.stdout.count("fine:") == 7
 
 
+def test_more_habits_of_users():
+    """SAM, closures, clipped weights, several optimizers, evaluations in between."""
+    done = nodes_of(2, "second_habits_script.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+    assert done.stdout.count("fine:") == 10
+
+
 @pytest.mark.parametrize(
     ("how", "order"),
     [(signal.SIGKILL, "combine-then-adapt"), (signal.SIGSTOP, "adapt-then-combine")],

@@ -11,8 +11,11 @@ Shape legend: x_d the vector of this node.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -62,6 +65,7 @@ class DistributedMixer:
         self.timeout = progress.seconds(timeout)
         self.wire = wire
         self.refuse_nonfinite = refuse_nonfinite
+        self.number = next(_counts(group))
         self.traffic = Traffic()
         self.straggler = Straggler(self.node, self.traffic)
         self._neighbors = NeighborsOf(topology, self.node)
@@ -70,21 +74,30 @@ class DistributedMixer:
         self._only_gloo = dist.get_backend(group) == "gloo"
         self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
 
-    def start(self, x_d: Tensor, stamp: Stamp, rounds: NeighborsOf | None = None) -> Pending:
+    def start(
+        self,
+        x_d: Tensor,
+        stamp: Stamp,
+        rounds: NeighborsOf | None = None,
+        *,
+        copy: bool = False,
+    ) -> Pending:
         """Begin an exchange; x_d must stay as it is until the exchange is finished.
 
         Args:
             x_d: The vector of this node.
             stamp: What the exchange belongs to; `stamp.number` is the number of the round.
-            rounds: Whose rounds, if not those of the topology.
+            rounds: Whose rounds, if not those of the topology; vectors are then sent as they are.
+            copy: Send a copy, so that x_d may change meanwhile.
 
         """
+        wire = self.wire if rounds is None and self.wire is not None else x_d.dtype
         rounds = self._neighbors if rounds is None else rounds
         hears, tells = rounds.at(stamp.number)
         sent = x_d.contiguous()
-        if self.wire not in (None, x_d.dtype):
-            sent = self.buffer((stamp.content, "sent"), x_d, self.wire).copy_(x_d)
-        stamp = stamp._replace(size=sent.numel())
+        if copy or wire != x_d.dtype:
+            sent = self.buffer((stamp.content, "sent"), x_d, wire).copy_(x_d)
+        stamp = stamp._replace(size=sent.numel(), optimizer=self.number)
         inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(hears))]
         packed = stamp.pack(sent.device, self.traffic.seconds_waited)
         stamps = [torch.empty_like(packed) for _ in hears]
@@ -154,6 +167,14 @@ class DistributedMixer:
         return progress.of(self.group).peer_lost(node, when, error, waited)
 
 
+_NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
+
+
+def _counts(group: Any) -> Iterator[int]:
+    """Numbers for the mixers of a group, so that messages of one are not taken for another's."""
+    return _NUMBERS.setdefault(dist.group.WORLD if group is None else group, count())
+
+
 class Pending:
     """An exchange under way."""
 
@@ -211,24 +232,41 @@ class Pending:
             self._refuse_nonfinite()
         return self._mixed(torch.empty_like(self.x_d) if out is None else out)
 
+    def drift(self) -> Tensor | None:
+        """Wait for the messages; what the neighbors add to x, None if there are none."""
+        self.wait()
+        if self.mixer.refuse_nonfinite:
+            self._refuse_nonfinite()
+        if not self.hears:
+            return None
+        weights = [weight for _, weight in self.hears]
+        total, *others = self._differences()
+        total.mul_(weights[0])
+        for weight, box in zip(weights[1:], others, strict=True):
+            total.add_(box, alpha=weight)
+        return total
+
     def _mixed(self, out: Tensor) -> Tensor:
         """x + Σ w (x_j - x), both as they were sent: what is rounded on the wire cancels."""
         if not self.hears:
             return out if out is self.x_d else out.copy_(self.x_d)
-        boxes = self.inbox
         weights = [weight for _, weight in self.hears]
-        if self.sent.dtype != self.x_d.dtype:
-            content = self.stamp.content
-            wide = [self.mixer.buffer((content, "wide", i), self.x_d) for i in range(len(boxes))]
-            boxes = [w.copy_(box) for w, box in zip(wide, boxes, strict=True)]
-        elif len(boxes) == 1:
-            return torch.lerp(self.x_d, boxes[0], weights[0], out=out)
-        for box in boxes:
-            box.sub_(self.sent)
+        if len(weights) == 1 and self.sent.dtype == self.x_d.dtype:
+            return torch.lerp(self.x_d, self.inbox[0], weights[0], out=out)
+        boxes = self._differences()
         torch.add(self.x_d, boxes[0], alpha=weights[0], out=out)
         for weight, box in zip(weights[1:], boxes[1:], strict=True):
             out.add_(box, alpha=weight)
         return out
+
+    def _differences(self) -> list[Tensor]:
+        """x_j - x as they were sent, in the type of x, in the memory of what was received."""
+        boxes = self.inbox
+        if self.sent.dtype != self.x_d.dtype:
+            content = self.stamp.content
+            wide = [self.mixer.buffer((content, "wide", i), self.x_d) for i in range(len(boxes))]
+            boxes = [w.copy_(box) for w, box in zip(wide, boxes, strict=True)]
+        return [box.sub_(self.sent) for box in boxes]
 
     def _wait(self, peer: int, work: Any, began: float) -> None:
         try:

@@ -36,20 +36,24 @@ class Stamp(NamedTuple):
     """Which round, counted on over periods."""
     content: str = "parameters"
     """One of `CONTENTS`."""
+    optimizer: int = 0
+    """Which of the optimizers of a process group, in the order in which they were built."""
     size: int = 0
     """Numbers in the vector."""
 
     def pack(self, device: torch.device, waited: float = 0.0) -> Tensor:
         """The stamp as a message, which also says how many seconds its sender has waited."""
         numbers = [PHASES.index(self.phase), self.step, self.number]
-        numbers += [CONTENTS.index(self.content), self.size, round(waited * 1e6)]
+        numbers += [CONTENTS.index(self.content), self.optimizer, self.size]
+        numbers.append(round(waited * 1e6))
         return torch.tensor(numbers, dtype=torch.int64, device=device)
 
     @classmethod
     def unpack(cls, message: Tensor) -> tuple[Stamp, float]:
         """The stamp of a message, and how long its sender has waited."""
-        phase, step, number, content, size, waited = message.tolist()
-        return cls(PHASES[phase], step, number, CONTENTS[content], size), waited / 1e6
+        phase, step, number, content, optimizer, size, waited = message.tolist()
+        stamp = cls(PHASES[phase], step, number, CONTENTS[content], optimizer, size)
+        return stamp, waited / 1e6
 
     def __str__(self) -> str:
         return f"{self.phase} after {self.step} steps, round {self.number}, {self.content}"
@@ -63,6 +67,13 @@ def require_same(mine: Stamp, theirs: Stamp, node: int, peer: int) -> None:
         raise OutOfStep(
             f"node {node}: node {peer} sent {theirs.size} numbers in {theirs}; here there are "
             f"{mine.size}"
+        )
+    if mine.optimizer != theirs.optimizer:
+        raise OutOfStep(
+            f"node {node} is in {mine} of optimizer {mine.optimizer}, but node {peer} is in "
+            f"{theirs} of optimizer {theirs.optimizer} (numbered as they were built on the process "
+            f"group). All nodes must call several optimizers in one order; join them as "
+            f"torch.distributed.algorithms.Join([first, second])"
         )
     raise OutOfStep(
         f"node {node} is in {mine}, but node {peer} is in {theirs}. All nodes must call step(), "

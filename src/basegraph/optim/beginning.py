@@ -24,7 +24,8 @@ class Beginning:
         self._tensors = tensors
         self._group = group
         self._checked = broadcast
-        self._before: list[tuple[Tensor, Tensor, int]] = []
+        self._before: list[tuple[Tensor, Tensor, Tensor, int]] = []
+        """Each with what it was before and after the broadcast, and torch's count of writes."""
         if broadcast:
             self._broadcast()
 
@@ -45,13 +46,13 @@ class Beginning:
         if not torch.equal(value, tensor):
             own = tensor.detach().clone()
             tensor.copy_(value)
-            self._before.append((tensor, own, tensor._version))
+            self._before.append((tensor, own, value, tensor._version))
 
     @torch.no_grad()
     def undo(self) -> None:
         """Give back what was there before, where nothing has been written since."""
-        for tensor, own, version in self._before:
-            if tensor._version == version:
+        for tensor, own, value, version in self._before:  # p.data.copy_ is not counted by torch
+            if tensor._version == version and torch.equal(tensor, value):
                 tensor.copy_(own)
         self.over(resumed=True)
 

@@ -46,6 +46,8 @@ def parts_of(
     first = 0
     for parameters, options in groups:
         for p in parameters:
+            if not p.numel():
+                continue
             if p.grad is None or overflowed:
                 nothing = p.new_zeros(1).expand(p.numel())
                 yield Part(first, nothing, options._replace(decay=0.0))

@@ -23,6 +23,9 @@ class Companions:
     def __init__(self, model: nn.Module, trained: list[Tensor]) -> None:
         if not isinstance(model, nn.Module):
             raise InvalidArgument("model", model, "must be a torch.nn.Module")
+        if isinstance(model, torch.jit.ScriptModule):
+            raise InvalidArgument("model", type(model).__name__, "must not be a ScriptModule")
+        self._model = model
         ours = {id(p) for p in trained}
         own = [(m, name, p) for m in model.modules() for name, p in m._parameters.items()]
         self._homes = [(m, name, p) for m, name, p in own if p is not None and id(p) in ours]
@@ -44,7 +47,8 @@ class Companions:
     def require_same_parameters(self) -> None:
         """Refuse a model whose parameters were replaced since the optimizer was built."""
         for module, name, p in self._homes:
-            if module._parameters.get(name) is not p:
+            moved = module._parameters.get(name) is not p
+            if moved and all(q is not p for q in self._model.parameters()):
                 raise BasegraphError(
                     f"parameter {name!r} of a {type(module).__name__} was replaced after the "
                     f"optimizer had been built (load_state_dict(assign=True) does that): load "
@@ -52,12 +56,22 @@ class Companions:
                 )
 
     def gather(self) -> Tensor | None:
-        """The buffers that can be averaged, in one vector; None where there are none."""
+        """The buffers that can be averaged, in one vector; None where there are none.
+
+        Behind the values stands for each whether it is finite: the average is over nodes where it
+        is.
+        """
         parts = [b.detach().reshape(-1) for b in self._floating()]
-        return torch.cat([torch.where(p.isfinite(), p, 0) for p in parts]) if parts else None
+        if not parts:
+            return None
+        values = torch.cat(parts)
+        finite = values.isfinite()
+        return torch.cat([torch.where(finite, values, 0), finite.to(values.dtype)])
 
     def scatter(self, vector: Tensor) -> None:
         """Put such a vector into the buffers."""
+        values, finite = vector.chunk(2)
+        vector = values / torch.where(finite > 0, finite, 1)
         first = 0
         with torch.no_grad():
             for b in self._floating():
@@ -84,7 +98,9 @@ def running_statistics(parameters: list[Tensor]) -> list[str]:
     for candidate in gc.get_objects():
         if not issubclass(type(candidate), nn.Module):
             continue
-        trained = any(id(p) in ours for p in candidate._parameters.values())
-        if trained and candidate._buffers.get("running_mean") is not None:
+        if issubclass(type(candidate), torch.jit.ScriptModule):
+            continue
+        own, buffers = (vars(candidate).get(name, {}) for name in ("_parameters", "_buffers"))
+        if any(id(p) in ours for p in own.values()) and buffers.get("running_mean") is not None:
             found.add(type(candidate).__name__)
     return sorted(found)

@@ -31,7 +31,7 @@ from basegraph.topology.sequence import Topology
 EITHER_ORDER = ("dsgd", "dsgdm")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
 GROUP_KEYS = (
-    *("params", "param_names", "name", "gossip_step"),
+    *("params", "param_names", "name", "gossip_step", "algorithm"),
     *("initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"),
 )
 """What a parameter group may hold besides options: names, and what torch's schedulers add."""
@@ -109,7 +109,14 @@ class DecentralizedOptimizer(NodeOptimizer):
         options = {**self._family.defaults, **options}
         Joinable.__init__(self)
         super().__init__(
-            params, {"lr": lr, "weight_decay": weight_decay, **options, "gossip_step": 0}
+            params,
+            {
+                "lr": lr,
+                "weight_decay": weight_decay,
+                **options,
+                "gossip_step": 0,
+                "algorithm": self._family.name,
+            },
         )
         self.method = self._family.method(self.defaults)
         if order == "combine-then-adapt" and self.method.name not in EITHER_ORDER:
@@ -150,6 +157,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._state = self.method.state(x_d, self.gossip_step)
         self._state = type(self._state)(*(copy_of(part) for part in self._state))
         self._split = SplitStep(self.method)
+        self._shown: dict[tuple[int, ...], list[dict[str, Tensor]]] = {}
         self._show_state()
         self._heed_signals()
 
@@ -182,16 +190,23 @@ class DecentralizedOptimizer(NodeOptimizer):
     @torch.no_grad()
     def _step(self, *, without_gradient: bool = False) -> None:
         step, node = self.gossip_step, self._node
-        with node.rescued(step), node.mixing_buffers(step):
+        self._require_own_model()
+        with node.rescued(step):
+            node.begun(resumed=step > 0)
+            buffers = node.mixed_buffers(step)
             blocks = self._blocks(without_gradient)
             exchange = None
             if node.order == "combine-then-adapt":
-                node.combine(step)
+                drift = node.drift(step)
+                if drift is not None:
+                    node.x_d.add_(drift)
             elif communicates(step, node.local_steps):
                 centralized = self.method.centralized
                 exchange = partial(node.average if centralized else node.mix, step=step)
             self._follow()
             self._state = self._split(self._x, self._state, blocks, exchange)
+        node.put_buffers(buffers)
+        self._show_state()
         if self._x is not node.x_d:
             node.x_d.copy_(self.method.gradient_point(self._x, self._state))
         self._begin_at(step + 1)
@@ -255,6 +270,9 @@ class DecentralizedOptimizer(NodeOptimizer):
         The model may be loaded before or after; a model that this node had when the optimizer was
         built is this node's again.
         """
+        saved = state_dict["param_groups"][0].get("algorithm", self.method.name)
+        if saved != self.method.name:
+            raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
         self._node.give_up_exchange()
         super().load_state_dict(state_dict)
         for group in self.param_groups:  # of a state that was saved before an option existed
@@ -295,11 +313,17 @@ class DecentralizedOptimizer(NodeOptimizer):
         return block._replace(grad=block.grad + block.decay * x, decay=0.0)
 
     def _show_state(self) -> None:
-        """Let `state_dict` see the flat state, by parameter."""
-        for name, whole in self._flat_state().items():
-            for p, part in self._parts(whole):
-                view = part.view(p.shape) if part.numel() == p.numel() else part
-                self.state[p][name] = view
+        """Let `state` and `state_dict` see the flat state, by parameter."""
+        whole = self._flat_state()
+        key = tuple(part.data_ptr() for part in whole.values())
+        if key not in self._shown:  # a step may put the new state beside the old one: two at most
+            views: list[dict[str, Tensor]] = [{} for _ in self._node.flat.parameters]
+            for name, vector in whole.items():
+                for (p, part), shown in zip(self._parts(vector), views, strict=True):
+                    shown[name] = part.view(p.shape) if part.numel() == p.numel() else part
+            self._shown[key] = views
+        for p, shown in zip(self._node.flat.parameters, self._shown[key], strict=True):
+            self.state[p].update(shown)
 
 
 def _require_number(name: str, value: object) -> None:

@@ -24,6 +24,7 @@ class Family:
         known = {} if self._bound else ALGORITHMS[self._name].options
         self.defaults: dict[str, Any] = {**known, **self._written}
         """The options that a parameter group may set, with their defaults."""
+        self.name = self._bound.name if self._bound else self._name
         self._known: dict[tuple[Any, ...], Method] = {}
 
     def require_known(self, options: Mapping[str, Any]) -> None:

@@ -72,11 +72,13 @@ class Gossip(NodeOptimizer):
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InvalidArgument("optimizer", optimizer, "must be a torch.optim.Optimizer")
+        if isinstance(optimizer, NodeOptimizer):
+            name = type(optimizer).__name__
+            raise InvalidArgument("optimizer", name, "exchanges with its neighbors already")
         join_group(group, timeout)
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
-        self.param_groups = optimizer.param_groups
         self.defaults = optimizer.defaults
         self._node = Node(
             parameters_of(optimizer),
@@ -109,6 +111,17 @@ class Gossip(NodeOptimizer):
         """Steps made so far; after a fault it goes on where the survivors stopped."""
         return self._gossip_step
 
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The optimizer's, which it may replace."""
+        groups: list[dict[str, Any]]
+        groups = self.optimizer.param_groups if hasattr(self, "optimizer") else self._own_groups
+        return groups
+
+    @param_groups.setter
+    def param_groups(self, groups: list[dict[str, Any]]) -> None:
+        self._own_groups = groups  # torch's constructor begins with none
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The optimizer's step, then an exchange."""
@@ -121,8 +134,10 @@ class Gossip(NodeOptimizer):
     @torch.no_grad()
     def _step(self, adapt: Callable[[], Any]) -> Any:
         step = self.gossip_step
+        self._require_own_model()
         self._require_same_groups()
-        with self._node.rescued(step), self._node.mixing_buffers(step):
+        with self._node.rescued(step):
+            self._node.begun(resumed=step > 0)
             loss = self._adapt_and_combine(adapt, step)
         self._gossip_step += 1
         if self._node.order == "combine-then-adapt":
@@ -132,17 +147,16 @@ class Gossip(NodeOptimizer):
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node = self._node
-        if node.order == "combine-then-adapt":
-            before = node.x_d.clone()
-            node.combine(step)
-            drift = node.x_d - before  # what the neighbors add; the optimizer steps from x itself
-            node.x_d.copy_(before)
-            loss = adapt()
+        overlapped = node.order == "combine-then-adapt"
+        drift = node.drift(step) if overlapped else None
+        loss = adapt()
+        node.hold_together()  # an optimizer may assign p.data
+        buffers = node.mixed_buffers(step)  # which a closure has updated
+        if drift is not None:
             node.x_d.add_(drift)
-        else:
-            loss = adapt()
-            if communicates(step, node.local_steps):
-                node.mix(node.x_d, node.x_d, step)
+        elif not overlapped and communicates(step, node.local_steps):
+            node.mix(node.x_d, node.x_d, step)
+        node.put_buffers(buffers)
         return loss
 
     def _adapt(self, closure: Callable[[], Any] | None) -> Any:
@@ -181,8 +195,9 @@ class Gossip(NodeOptimizer):
         built is this node's again.
         """
         self._node.give_up_exchange()
+        if not {"optimizer", "gossip_step"} <= state_dict.keys():
+            raise InvalidArgument("state_dict", sorted(state_dict), "is not a state of Gossip")
         self.optimizer.load_state_dict(state_dict["optimizer"])
-        self.param_groups = self.optimizer.param_groups
         self._gossip_step = state_dict["gossip_step"]
         if self.gossip_step > 0:
             self._node.resumed()

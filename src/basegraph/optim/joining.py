@@ -8,9 +8,10 @@ meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch.distributed.algorithms.join import Join, Joinable, JoinHook
+from torch.distributed.algorithms.join import Join, Joinable, JoinHook, _JoinConfig
 
 from basegraph.mixing import collectives
 
@@ -30,7 +31,14 @@ class TakePart(JoinHook):
 
 
 class UnevenData(Join):
-    """`Join`, in which every wait has a node's timeout."""
+    """`Join`, in which every wait has a node's timeout, and which is over when it is over."""
+
+    def __exit__(self, *raised: Any) -> None:
+        try:
+            super().__exit__(*raised)
+        finally:
+            for joinable in self._joinables:
+                joinable._join_config = _JoinConfig(False, False, False)  # disabled
 
     def _get_num_nonjoined_procs(self) -> float:
         count = torch.zeros(1, device=self._device)

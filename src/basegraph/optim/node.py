@@ -100,6 +100,7 @@ class Node:
         others = [] if self.companions is None else self.companions.all()
         require_alike(
             {
+                "number of the optimizer": self.mixer.number,
                 "parameters": [tuple(p.shape) for p in self.flat.parameters],
                 "names": None if self.companions is None else self.companions.names,
                 "dtype": self.x_d.dtype,
@@ -125,9 +126,11 @@ class Node:
         if again is None:
             return 0
         self.x_d.copy_(again.x_d)
-        self._begun(resumed=True)
+        self.begun(resumed=True)
         if self.mixer.node == 0:
             LOG.warning("%s; %s for n=%d", again, self.topology.spec, self.topology.n)
+            if self.companions is not None and self.companions.gather() is not None:
+                LOG.warning("the model's buffers (running statistics) begin as node 0 has them now")
         return again.step
 
     def resumed(self) -> None:
@@ -136,19 +139,19 @@ class Node:
             self._beginning.undo()
         self._beginning = None
 
-    def _begun(self, *, resumed: bool) -> None:
+    def begun(self, *, resumed: bool) -> None:
+        """At the first step: nodes must be alike, and what they were before is forgotten."""
         if self._beginning is not None:
             self._beginning.over(resumed=resumed)
         self._beginning = None
 
     @contextmanager
     def rescued(self, step: int) -> Iterator[None]:
-        """A step, of which nothing has moved if a neighbor is lost: then this node is saved."""
+        """A call, of which nothing has moved if a neighbor is lost: then this node is saved."""
         if self.stop.reason is not None:
             self.stop_here(step)
             raise self.stop.obeyed()
-        self._hold_together()
-        self._begun(resumed=step > 0)
+        self.hold_together()
         try:
             yield
         except (PeerLost, NotFinite, OutOfStep) as error:
@@ -166,13 +169,11 @@ class Node:
         progress.of(self.group).stops(reason)
         LOG.warning("node %d: stopped by %s%s", self.mixer.node, reason, saved)
 
-    def _hold_together(self) -> None:
+    def hold_together(self) -> None:
         """See to it that what is trained is what the model uses."""
         if self.companions is not None:
             self.companions.require_same_parameters()
         if self.flat.left():
-            if self.pending is not None:
-                self.pending.wait()  # what is being sent must not change
             self.flat.take_back()
 
     def keep(self, step: int) -> None:
@@ -196,15 +197,14 @@ class Node:
     def begin(self, step: int) -> None:
         """Start to exchange x for this step."""
         if communicates(step, self.local_steps):
-            self.pending = self.mixer.start(self.x_d, self._stamp(step))
+            self.pending = self.mixer.start(self.x_d, self._stamp(step), copy=True)
 
-    def combine(self, step: int) -> None:
-        """End the exchange that was begun for this step (or make it now): x becomes its outcome."""
+    def drift(self, step: int) -> Tensor | None:
+        """End the exchange that was begun for this step (or make it now): what it adds to x."""
         if self.pending is None:
             self.begin(step)
-        if self.pending is not None:
-            self.pending.finish(self.x_d)
-        self.pending = None
+        pending, self.pending = self.pending, None
+        return None if pending is None else pending.drift()
 
     def mix(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
         """Exchange now."""
@@ -214,17 +214,17 @@ class Node:
         """All nodes' average, now."""
         return self.mixer.average(x_d, step, out)
 
-    @contextmanager
-    def mixing_buffers(self, step: int) -> Iterator[None]:
-        """A step in which the model's buffers are mixed too, if they are to be; first, but they
-        are changed when the step has succeeded.
-        """
-        mixed = None
-        if self.companions is not None and self.mixes_buffers:
-            own = self.companions.gather()
-            if own is not None and communicates(step, self.local_steps):
-                mixed = self.mixer.mix(own, self._stamp(step)._replace(content="buffers"))
-        yield
+    def mixed_buffers(self, step: int) -> Tensor | None:
+        """What the model's buffers become in this step, if they are to be mixed."""
+        if self.companions is None or not self.mixes_buffers:
+            return None
+        own = self.companions.gather()
+        if own is None or not communicates(step, self.local_steps):
+            return None
+        return self.mixer.mix(own, self._stamp(step)._replace(content="buffers"))
+
+    def put_buffers(self, mixed: Tensor | None) -> None:
+        """Make these the model's buffers."""
         if self.companions is not None and mixed is not None:
             self.companions.scatter(mixed)
 
@@ -233,9 +233,9 @@ class Node:
 
     def give_up_exchange(self) -> None:
         """Wait for an exchange behind the computation, and leave its outcome unused."""
-        if self.pending is not None:
-            self.pending.wait()
-        self.pending = None
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.wait()
 
     def __del__(self) -> None:
         """Messages under way need their buffers: end them before the buffers go."""
@@ -252,8 +252,7 @@ class Node:
             if own is not None:
                 own = self._averaged(own, Stamp(phase, step, 0, "buffers"))
         self.x_d.copy_(x_d)
-        if self.companions is not None and own is not None:
-            self.companions.scatter(own)
+        self.put_buffers(own)
 
     def _averaged(self, v: Tensor, stamp: Stamp) -> Tensor:
         """The average of a vector over all nodes, the same bits everywhere; the vector stays.

@@ -61,23 +61,38 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         number of nodes, whatever the topology of training is; then node 0's outcome, which differs
         from the others' by rounding, is broadcast. All nodes must call it.
         """
+        self._require_no_join("consensus()")
         self._node.to_the_average("consensus()", self.gossip_step)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """The average of all models in here, this node's own model again afterwards."""
+        self._require_no_join("averaged()")
         node = self._node
-        own = node.x_d.clone()
+        node.hold_together()
+        own, outer = node.x_d.clone(), self._own
         buffers = None if node.companions is None else node.companions.gather()
         node.to_the_average("averaged()", self.gossip_step)
-        self._own = own
+        self._own = own if outer is None else outer
         try:
             yield
         finally:
+            self._own = outer
+            node.flat.take_back()
             node.x_d.copy_(own)
-            self._own = None
-            if node.companions is not None and buffers is not None:
-                node.companions.scatter(buffers)
+            node.put_buffers(buffers)
+
+    def _require_own_model(self) -> None:
+        if self._own is not None:
+            raise BasegraphError("step() inside averaged(): that model is not this node's own")
+
+    def _require_no_join(self, call: str) -> None:
+        """Refuse what nodes without data do not take part in."""
+        if self._join_config.enable:
+            raise BasegraphError(
+                f"{call} inside join(): nodes whose data have run out would not take part; call it "
+                f"after the block"
+            )
 
     def _heed_signals(self) -> None:
         """Save before this process is ended, from now on, if there is a folder for it."""
@@ -167,6 +182,8 @@ def join_group(group: Any, timeout: float) -> None:
 
 def topology_for(topology: str | Topology, group: Any) -> Topology:
     """The topology of the group's nodes."""
+    if dist.get_rank(group) < 0:
+        raise InvalidArgument("group", group, "does not have this process among its ranks")
     if isinstance(topology, Topology):
         return topology
     return build_topology(topology, dist.get_world_size(group))
