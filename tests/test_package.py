@@ -17,6 +17,7 @@ LAYERS = [
     "files",
     "lock",
     "specs",
+    "finite",
     "checkpoint",
     "provenance",
     "topology",

@@ -20,7 +20,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from basegraph.algorithms.stability import communicates, round_index
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
-from basegraph.files import CannotWrite, writable
+from basegraph.files import writable
 from basegraph.mixing.collectives import broadcast
 from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending, Traffic
 from basegraph.mixing.group import join, join_alone
@@ -34,7 +34,7 @@ from basegraph.optim.companions import BUFFERS, Companions, running_statistics
 from basegraph.optim.exit import let_groups_go
 from basegraph.optim.flat import FlatParameters
 from basegraph.optim.joining import TakePart
-from basegraph.optim.node_files import NodeFiles, NotSaved
+from basegraph.optim.node_files import REASONS, NodeFiles
 from basegraph.optim.stop import StopRequest
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
@@ -179,7 +179,7 @@ class Node:
             return
         try:
             self._files.save(self.x_d, step, periodic=True)
-        except (NotSaved, CannotWrite) as error:  # the last one is still there
+        except REASONS as error:  # the last one is still there
             LOG.warning("node %d: no checkpoint after %d steps: %s", self.mixer.node, step, error)
 
     def begin_early(self, step: int) -> None:
