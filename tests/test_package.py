@@ -20,6 +20,7 @@ LAYERS = [
     "inputs",
     "lock",
     "specs",
+    "finite",
     "checkpoint",
     "provenance",
     "topology",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from basegraph.algorithms.stability import communicates, round_index
 from basegraph.errors import InvalidArgument, PeerLost
-from basegraph.files import CannotWrite, writable
+from basegraph.files import writable
 from basegraph.mixing import progress
 from basegraph.mixing.collectives import broadcast
 from basegraph.mixing.distributed import DistributedMixer, NotFinite, Pending
@@ -27,7 +27,7 @@ from basegraph.optim import survivors
 from basegraph.optim.beginning import Beginning
 from basegraph.optim.companions import BUFFERS, Companions, running_statistics
 from basegraph.optim.flat import FlatParameters
-from basegraph.optim.node_files import NodeFiles, NotSaved
+from basegraph.optim.node_files import REASONS, NodeFiles
 from basegraph.optim.stop import StopRequest
 from basegraph.topology.catalog import topology as build_topology
 from basegraph.topology.integers import at_least
@@ -182,7 +182,7 @@ class Node:
             return
         try:
             self._files.save(self.x_d, step, periodic=True)
-        except (NotSaved, CannotWrite) as error:  # the last one is still there
+        except REASONS as error:  # the last one is still there
             LOG.warning("node %d: no checkpoint after %d steps: %s", self.mixer.node, step, error)
 
     def begin_early(self, step: int) -> None:

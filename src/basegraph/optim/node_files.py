@@ -36,6 +36,10 @@ class NotSaved(BasegraphError):
     exit_code = 1
 
 
+REASONS = (NotSaved, CannotWrite, CheckpointError)
+"""Why a node has not been saved."""
+
+
 def save(folder: Path, node: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
     """Write a node's file; the one that was there stays beside it. Facts must have n and step."""
     path = folder / f"node-{node}.safetensors"
@@ -112,7 +116,7 @@ class NodeFiles:
         """Save this node at a fault; says where, or why not: the fault itself is to be heard of."""
         try:
             path = self.save(x_d, step, more)
-        except (NotSaved, CannotWrite, CheckpointError) as error:
+        except REASONS as error:
             return f"not saved: {error}"
         return f"saved node {self.node} after {step} steps in {path}"
 
