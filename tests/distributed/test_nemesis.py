@@ -9,7 +9,7 @@ import pytest
 from launch import HERE, environment
 
 NEMESIS = HERE.parents[1] / "benchmarks" / "nemesis.py"
-ATTACKS = "full disk,hang,slow,orphans"
+ATTACKS = "full disk,hang,slow,orphans,not a number"
 """Each is followed by a start from what it has left; the last one is told to stop."""
 
 
