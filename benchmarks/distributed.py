@@ -44,7 +44,7 @@ from basegraph.experiments.scaling import Network, cost
 from basegraph.mixing.distributed import DistributedMixer
 from basegraph.mixing.stamp import Stamp
 from basegraph.models.networks import build
-from basegraph.training.loop import told_to_stop
+from basegraph.signals import told_to_stop
 
 SHAPES = {"lenet": (1, 28, 28), "vgg11": (3, 32, 32)}
 
@@ -227,21 +227,21 @@ def ranks_of(count: int, before: list[list[str]], host: str, interface: str) -> 
         "LOCAL_WORLD_SIZE": str(count),
     }
     running: list[subprocess.Popen[bytes]] = []
-    with told_to_stop() as told:  # not obeyed at once: a rank might have started, but not be listed
+    with told_to_stop() as asked:  # not at once: a rank might have started, but not be listed
         try:
             for rank, prefix in enumerate(before):
-                if told:
+                if asked.told:
                     break
                 own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
                 command = [*prefix, sys.executable, *sys.argv]
                 running.append(subprocess.Popen(command, env={**shared, **own}))
-            while not told and any(process.poll() is None for process in running):
+            while not asked.told and any(process.poll() is None for process in running):
                 time.sleep(0.1)
                 failed = [rank for rank, process in enumerate(running) if process.returncode]
                 if failed:
                     sys.exit(f"rank {failed[0]} failed")
-            if told:
-                sys.exit(128 + told[0])
+            if asked.told:
+                sys.exit(128 + asked.told[0])
         finally:
             for process in running:
                 process.kill()

@@ -9,7 +9,7 @@ from launch import free_port
 
 from basegraph.errors import PeerLost
 from basegraph.files import CannotWrite
-from basegraph.optim import survivors
+from basegraph.optim import node_files
 from basegraph.training.config import RunConfig
 from basegraph.training.distributed import DistributedEngine
 from basegraph.training.elastic import train_distributed
@@ -62,9 +62,9 @@ def test_the_fault_is_told_also_on_a_full_disk(tmp_path, monkeypatch):
     def full(folder, *arguments):
         raise CannotWrite(f"{folder}: cannot be written: No space left on device")
 
-    monkeypatch.setattr(survivors, "save", full)
+    monkeypatch.setattr(node_files, "save", full)
     lost_at(monkeypatch, 1)
-    message = r"did not answer; node 0 could not be saved: .*No space left on device"
+    message = r"did not answer; not saved: .*No space left on device"
     with pytest.raises(PeerLost, match=message) as lost:
         train(monkeypatch, tmp_path / "run")
     assert lost.value.node == 1

@@ -22,23 +22,33 @@ PHASE = "join()"
 class TakePart(JoinHook):
     """Take part in a step of the others without data of one's own."""
 
-    def __init__(self, step: Callable[[], object]) -> None:
+    def __init__(self, joinable: Joinable, step: Callable[[], object]) -> None:
+        self._joinable = joinable
         self._step = step
 
     def main_hook(self) -> None:
         """One step of the others."""
         self._step()
 
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """All have ended; torch itself would leave the joinable joining for good."""
+        joining_is_over(self._joinable)
+
+
+def joining_is_over(joinable: Joinable) -> None:
+    """Let later steps ask nobody whether there are data."""
+    joinable._join_config = _JoinConfig(False, False, False)
+
 
 class UnevenData(Join):
-    """`Join`, in which every wait has a node's timeout, and which is over when it is over."""
+    """`Join`, in which every wait has a node's timeout, and which ends with exceptions, too."""
 
     def __exit__(self, *raised: Any) -> None:
         try:
             super().__exit__(*raised)
         finally:
             for joinable in self._joinables:
-                joinable._join_config = _JoinConfig(False, False, False)  # disabled
+                joining_is_over(joinable)
 
     def _get_num_nonjoined_procs(self) -> float:
         count = torch.zeros(1, device=self._device)

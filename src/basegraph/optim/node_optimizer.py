@@ -115,7 +115,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     def join_hook(self, **options: Any) -> JoinHook:
         """What `torch.distributed.algorithms.Join` has a node do that has no data left."""
-        return TakePart(self._step_without_data)
+        return TakePart(self, self._step_without_data)
 
     @property
     def join_device(self) -> torch.device:
