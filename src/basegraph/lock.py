@@ -88,7 +88,8 @@ def _acquire(argument: str, folder: Path) -> tuple[int, list[Path]]:
             folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and attempt < ATTEMPTS - 1:
+            vanished = isinstance(error, FileNotFoundError | FileExistsError)
+            if vanished and not folder.is_file() and attempt < ATTEMPTS - 1:
                 continue  # another process has just removed the folder that it had made
             reason = error.strerror or str(error)
             raise InvalidArgument(argument, str(folder), f"cannot be used: {reason}") from None
