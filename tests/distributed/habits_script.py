@@ -9,7 +9,7 @@ import warnings
 
 import torch
 import torch.distributed as dist
-from launch import leave
+from launch import run_checks
 from torch import nn
 from torch.distributed.algorithms import Join
 
@@ -218,8 +218,7 @@ def rounding_on_the_wire_cancels() -> None:
 
 
 def main() -> None:
-    dist.init_process_group("gloo")
-    for check in (
+    run_checks(
         buffers_begin_alike_and_are_averaged,
         statistics_without_a_model_are_warned_of,
         resuming_is_right_in_any_order,
@@ -227,11 +226,7 @@ def main() -> None:
         consensus_takes_the_shortest_exact_sequence,
         rounding_on_the_wire_cancels,
         uneven_calls_are_refused,
-    ):
-        check()
-        if dist.get_rank() == 0:
-            print("fine:", check.__name__, flush=True)
-    leave()
+    )
 
 
 if __name__ == "__main__":

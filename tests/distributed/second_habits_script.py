@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 from habits_script import apart, everything, model, of_all, train
-from launch import leave
+from launch import run_checks
 from torch import nn
 
 import basegraph as bg
@@ -184,8 +184,7 @@ def the_state_is_shown_as_it_is() -> None:
 
 
 def main() -> None:
-    dist.init_process_group("gloo")
-    for check in (
+    run_checks(
         optimizers_that_assign_data_are_mixed,
         closures_update_buffers,
         averaged_gives_the_own_model_back,
@@ -196,11 +195,7 @@ def main() -> None:
         joining_ends,
         the_state_is_shown_as_it_is,
         two_optimizers_are_told_apart,
-    ):
-        check()
-        if dist.get_rank() == 0:
-            print("fine:", check.__name__, flush=True)
-    leave()
+    )
 
 
 if __name__ == "__main__":
