@@ -39,12 +39,12 @@ from provenance import header
 from torch import Tensor, nn
 
 import basegraph as bg
-from basegraph.commands.units import bandwidth, seconds
+from basegraph.cli.units import bandwidth, seconds
+from basegraph.engines.distributed.mixer import DistributedMixer
+from basegraph.engines.distributed.stamp import Stamp
+from basegraph.engines.signals import told_to_stop
 from basegraph.experiments.scaling import Network, cost
-from basegraph.mixing.distributed import DistributedMixer
-from basegraph.mixing.stamp import Stamp
 from basegraph.models.networks import build
-from basegraph.signals import told_to_stop
 
 SHAPES = {"lenet": (1, 28, 28), "vgg11": (3, 32, 32)}
 

@@ -40,7 +40,7 @@ from pathlib import Path
 import torch
 
 import basegraph as bg
-from basegraph import checkpoint
+from basegraph.engines import checkpoint
 
 ATTACKS = {
     "kill": "kill -9 of a node",

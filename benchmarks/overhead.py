@@ -20,10 +20,10 @@ from provenance import header
 from basegraph.data import philox
 from basegraph.data.catalog import load
 from basegraph.data.plan import Planner
+from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.engine import StackedEngine
-from basegraph.training.replica import Replica
+from basegraph.training.problem import Replica
 
 
 def seconds(work: Callable[[], object]) -> float:

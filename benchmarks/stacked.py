@@ -28,12 +28,12 @@ from torch import Tensor, nn
 import basegraph as bg
 from basegraph.data.augment import gather
 from basegraph.data.dataset import Dataset, Split
-from basegraph.mixing.stacked import one_neighbour
-from basegraph.mixing.tables import RoundTables
+from basegraph.engines.captured.tables import RoundTables
+from basegraph.engines.stacked.engine import StackedEngine
+from basegraph.engines.stacked.mixer import one_neighbour
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.engine import StackedEngine
-from basegraph.training.replica import Replica
+from basegraph.training.problem import Replica
 
 SHAPES = {"mlp": (1, 8, 8), "lenet": (1, 28, 28), "vgg11": (3, 32, 32), "resnet18": (3, 32, 32)}
 LR, MOMENTUM = 0.01, 0.9

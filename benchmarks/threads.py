@@ -26,11 +26,11 @@ import torch
 from provenance import header
 
 from basegraph.data.dataset import Dataset, Split
+from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.engine import StackedEngine
-from basegraph.training.replica import Replica
+from basegraph.training.problem import Replica
 from basegraph.training.threads import SET_BY_USER, choose_threads, using_threads
 
 CASES = {

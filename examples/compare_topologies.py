@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import basegraph as bg
-from basegraph.commands.output import table
+from basegraph.cli.output import table
 from basegraph.experiments.consensus import measure
 from basegraph.plots.consensus import draw_consensus
-from basegraph.topology.diagnostics import MEANINGS, NO_VERDICT
+from basegraph.topologies.analysis.diagnostics import MEANINGS, NO_VERDICT
 
 N = 25
 SPECS = ["base:k=1", "base:k=2", "base:k=3", "base:k=4", "one-peer-exponential", "exponential",

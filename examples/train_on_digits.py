@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from basegraph.commands.compare import read_run
-from basegraph.commands.output import progress, table
+from basegraph.cli.compare import read_run
+from basegraph.cli.output import progress, table
 from basegraph.plots.learning import draw_learning
 from basegraph.training.config import RunConfig
-from basegraph.training.run import train
+from basegraph.training.train import train
 
 CASES = [
     ("all-reduce", {"algorithm": "allreduce-sgd", "topology": "complete"}),

@@ -17,10 +17,10 @@ from itertools import groupby
 from math import gcd
 from pathlib import Path
 
-from basegraph.topology.laid_table import LAID
-from basegraph.topology.layout import Runs, lay_out
-from basegraph.topology.plan import length
-from basegraph.topology.properties import shortest_possible
+from basegraph.topologies.analysis.properties import shortest_possible
+from basegraph.topologies.short.laid_table import LAID
+from basegraph.topologies.short.layout import Runs, lay_out
+from basegraph.topologies.short.planner import length
 
 Sizes = tuple[int, ...]
 
@@ -117,7 +117,7 @@ def main() -> None:
     lines = [
         '"""Rows, columns and turn of block-mix by `lay_out`, by n; made by '
         'scripts/search_blocks.py."""\n',
-        "from basegraph.topology.layout import Runs\n",
+        "from basegraph.topologies.short.layout import Runs\n",
         "LAID: dict[int, tuple[Runs, Runs, int]] = {",
     ]
     for n in (*range(2, last + 1), *also):

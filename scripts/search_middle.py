@@ -24,12 +24,12 @@ import numpy as np
 from search_blocks import TURNS, candidates
 
 import basegraph as bg
-from basegraph.topology.laid_mix import LaidMix
-from basegraph.topology.layout import lay_out
-from basegraph.topology.middle_table import MIDDLES
-from basegraph.topology.plan import length
-from basegraph.topology.round import FloatArray, IntArray, Round
-from basegraph.topology.solved_mix import AIM, Middle, far_blocks, solved_mix
+from basegraph.topologies.core.round import FloatArray, IntArray, Round
+from basegraph.topologies.short.laid_mix import LaidMix
+from basegraph.topologies.short.layout import lay_out
+from basegraph.topologies.short.planner import length
+from basegraph.topologies.steady.middle_table import MIDDLES
+from basegraph.topologies.steady.solved_mix import AIM, Middle, far_blocks, solved_mix
 
 RHO, MOMENTUM = 0.05, 0.9
 HOT, WARM, COLD = 4e-4, 1e-4, 2e-5
@@ -192,7 +192,7 @@ def main() -> None:
         print(f"n = {n}: D = {known:.4f}, {time.monotonic() - started:.0f} s", flush=True)
     lines = [
         '"""Middles that keep disagreement small, by n; made by scripts/search_middle.py."""\n',
-        "from basegraph.topology.solved_mix import Middle\n",
+        "from basegraph.topologies.steady.solved_mix import Middle\n",
         "# fmt: off",
         "MIDDLES: dict[int, Middle] = {",
     ]

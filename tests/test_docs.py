@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from forks import nodes_of
 from torch.distributed.run import parse_args as torchrun_arguments
 
 from basegraph import cli
+from support.forks import nodes_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

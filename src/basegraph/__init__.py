@@ -1,29 +1,29 @@
 """basegraph: exact averaging in finitely many gossip rounds, for any number of nodes."""
 
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm
-from basegraph.consensus import consensus_error, gossip
 from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime, PeerLost
-from basegraph.topology.catalog import TOPOLOGIES, topology
-from basegraph.topology.diagnostics import Diagnostics, diagnose
-from basegraph.topology.disagreement import (
+from basegraph.topologies.analysis.diagnostics import Diagnostics, diagnose
+from basegraph.topologies.analysis.disagreement import (
     PairWeights,
     noise_disagreement,
     pair_weights,
     training_disagreement,
 )
-from basegraph.topology.interchange import from_networkx
-from basegraph.topology.origin import Origin
-from basegraph.topology.properties import (
+from basegraph.topologies.analysis.gossip import consensus_error, gossip
+from basegraph.topologies.analysis.properties import (
     bytes_per_round,
     consensus_delay,
     consensus_rate,
     shortest_possible,
     theorem_1_length,
 )
-from basegraph.topology.round import Round
-from basegraph.topology.sequence import Sequence, Topology
-from basegraph.topology.stay_home import stay_home
-from basegraph.topology.verify import Certificate, verify
+from basegraph.topologies.catalog import TOPOLOGIES, topology
+from basegraph.topologies.core.origin import Origin
+from basegraph.topologies.core.round import Round
+from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.transform.interchange import from_networkx
+from basegraph.topologies.transform.stay_home import stay_home
+from basegraph.topologies.verify.certificate import Certificate, verify
 
 __version__ = "0.1.0"
 

@@ -12,8 +12,8 @@ import basegraph as bg
 from basegraph.algorithms import catalog
 from basegraph.algorithms.catalog import ALGORITHMS, Factory, algorithm
 from basegraph.algorithms.method import Method
-from basegraph.commands.train import merged
-from basegraph.training import replica
+from basegraph.cli.train import merged
+from basegraph.training import problem as replica
 from basegraph.training.config import RunConfig
 
 

@@ -14,8 +14,8 @@ import torch
 
 import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm
-from basegraph.mixing.stacked import StackedMixer, average
-from test_mixing import FORMS, forms
+from basegraph.engines.stacked.mixer import StackedMixer, average
+from support.mixing import FORMS, forms
 
 STEPS = 10_000
 LR = 1e-3

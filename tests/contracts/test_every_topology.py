@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import basegraph as bg
-from asserts import (
+from support.assertions import (
     assert_arcs_well_formed,
     assert_degree_is_reached,
     assert_nodes_agree_with_rounds,

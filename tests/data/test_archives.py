@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from basegraph.data import archives, files
+from basegraph.data import archives
+from basegraph.data import formats as files
 from basegraph.data.archives import members, read_bytes
 from basegraph.data.catalog import load
 from basegraph.data.dataset import DataError
-from basegraph.data.files import read_image_tree
-from test_cli import run_here
+from basegraph.data.formats import read_image_tree
+from support.cli import run_here
 
 ZEROS = 2**26
 

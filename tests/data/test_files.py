@@ -18,7 +18,7 @@ from PIL import Image
 from basegraph.data import catalog
 from basegraph.data.catalog import DATASETS, Entry, Published, download, load
 from basegraph.data.dataset import DataError
-from basegraph.data.files import (
+from basegraph.data.formats import (
     md5,
     parse_cifar_binary,
     parse_cifar_python,

@@ -7,13 +7,14 @@ import torch
 
 import basegraph as bg
 from basegraph.data.catalog import load
+from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
-from basegraph.training import estimate, memory, replica
+from basegraph.training import estimate, memory
+from basegraph.training import problem as replica
 from basegraph.training.config import RunConfig
-from basegraph.training.engine import StackedEngine
 from basegraph.training.loop import Watcher
-from basegraph.training.replica import Replica
-from basegraph.training.run import train
+from basegraph.training.problem import Replica
+from basegraph.training.train import train
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from basegraph.data.catalog import load
 from basegraph.data.dataset import DataError, Dataset, Split
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
-from basegraph.provenance import provenance
+from basegraph.storage.provenance import provenance
 from basegraph.training.config import RunConfig, read_toml
 from basegraph.training.loop import Watcher
-from basegraph.training.run import train
+from basegraph.training.train import train
 
 SHORT = RunConfig(nodes=4, epochs=4, batch=8, alpha=1.0, lr=0.1, evaluate_every=2)
 

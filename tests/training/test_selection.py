@@ -9,15 +9,15 @@ import torch
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset, Split
 from basegraph.data.partition import sample
+from basegraph.engines import evaluation as evaluate
+from basegraph.engines.evaluation import Questions, correct
+from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
-from basegraph.training import evaluate
 from basegraph.training.config import RunConfig
-from basegraph.training.engine import StackedEngine
-from basegraph.training.evaluate import Questions, correct
-from basegraph.training.replica import Replica
-from basegraph.training.run import train
+from basegraph.training.problem import Replica
 from basegraph.training.selection import PASSES, everything, on_the_way
-from test_cli import ok
+from basegraph.training.train import train
+from support.cli import ok
 
 MNIST = {"test": np.arange(10_000), "validation": np.arange(0, 60_000, 10)}
 FEW = {"nodes": 6, "epochs": 2, "evaluate_every": 1, "evaluate_samples": 50, "evaluate_nodes": 2}

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 import basegraph as bg
-from basegraph import checkpoint
-from basegraph.commands.compare import read_run
+from basegraph.cli.compare import read_run
 from basegraph.data.catalog import load
+from basegraph.engines import checkpoint
 from basegraph.experiments.sweep import SweepFolder, expand
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.loop import Watcher
-from basegraph.training.replica import Replica
-from basegraph.training.run import train
-from test_cli import ok, run_here
+from basegraph.training.problem import Replica
+from basegraph.training.train import train
+from support.cli import ok, run_here
 
 SHORT = {"nodes": 5, "epochs": 2, "batch": 16, "evaluate_every": 1}
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from held import held
 
 import basegraph as bg
 from basegraph.data.catalog import load
@@ -22,8 +21,9 @@ from basegraph.models.networks import build
 from basegraph.training import memory
 from basegraph.training.config import RunConfig
 from basegraph.training.loop import Diverged
-from basegraph.training.run import Job, train, train_together
-from test_cli import ok, run, run_here
+from basegraph.training.train import Job, train, train_together
+from support.cli import ok, run, run_here
+from support.held import held
 
 FIXED = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 GRID = 'nodes = 5\nepochs = 4\nbatch = 16\n[grid]\ntopology = ["base:k=1", "ring"]\nseed = [0, 1]\n'

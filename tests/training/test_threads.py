@@ -19,8 +19,8 @@ from basegraph.models.networks import build
 from basegraph.training import threads
 from basegraph.training.config import RunConfig
 from basegraph.training.loop import Watcher
-from basegraph.training.run import train
 from basegraph.training.threads import Threads, choose_threads, using_threads
+from basegraph.training.train import train
 
 CPU = torch.device("cpu")
 

@@ -10,27 +10,27 @@ import socket
 import numpy as np
 import pytest
 import torch
-from held import held
 from torch import nn
 
 import basegraph as bg
-from basegraph import checkpoint
 from basegraph.algorithms.catalog import ALGORITHMS
-from basegraph.commands.compare import find_runs
+from basegraph.cli.compare import find_runs
 from basegraph.data.augment import gather
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
-from basegraph.files import TEMPORARY, leftovers, replacing
+from basegraph.engines import checkpoint
+from basegraph.engines.stacked import update
+from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.plots.learning import labels
-from basegraph.training import update
+from basegraph.storage.files import TEMPORARY, leftovers, replacing
 from basegraph.training.config import RunConfig, field_help, read_toml
-from basegraph.training.engine import StackedEngine
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Watcher
-from basegraph.training.replica import Replica
-from basegraph.training.run import Job, train, train_together
-from test_cli import ok, run_here
+from basegraph.training.problem import Replica
+from basegraph.training.train import Job, train, train_together
+from support.cli import ok, run_here
+from support.held import held
 
 MOMENTUM = {"dsgdm", "qg-dsgdm", "momentum-tracking", "decentlam", "allreduce-sgd"}
 SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}

@@ -14,8 +14,8 @@ import numpy as np
 
 from basegraph.algorithms.method import Method, Mix
 from basegraph.errors import BasegraphError
-from basegraph.topology.round import FloatArray
-from basegraph.topology.sequence import Topology
+from basegraph.topologies.core.round import FloatArray
+from basegraph.topologies.core.sequence import Topology
 
 DENSE = 600
 """Up to this many unknowns the matrix is built; beyond, Arnoldi iteration finds the radius."""
@@ -49,7 +49,7 @@ def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stabi
     """The spectral radius of one period without gradients, on the disagreement space.
 
     >>> from basegraph.algorithms.catalog import algorithm
-    >>> from basegraph.topology.catalog import topology
+    >>> from basegraph.topologies.catalog import topology
     >>> round(stability(algorithm("d2"), topology("base", n=25)).radius, 1)
     10.2
     >>> stability(algorithm("dsgdm"), topology("base", n=25)).stable
@@ -90,7 +90,7 @@ def require_stable(method: Method, topology: Topology, local_steps: int = 1) -> 
 def largest_stable_damping(topology: Topology, local_steps: int = 1) -> float:
     """The largest τ, to two digits, for which D² with (1-τ) I + τ W is stable.
 
-    >>> from basegraph.topology.catalog import topology
+    >>> from basegraph.topologies.catalog import topology
     >>> largest_stable_damping(topology("ring", n=9))
     1.0
     """

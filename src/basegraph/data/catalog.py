@@ -13,7 +13,7 @@ import numpy as np
 
 from basegraph.data.archives import MAX_FILE_BYTES, members, read_bytes
 from basegraph.data.dataset import OWN, DataError, Dataset, Split
-from basegraph.data.files import (
+from basegraph.data.formats import (
     md5,
     md5_of_file,
     parse_cifar_binary,
@@ -22,7 +22,7 @@ from basegraph.data.files import (
     read_image_tree,
 )
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.files import replacing
+from basegraph.storage.files import replacing
 
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
        "t10k-labels-idx1-ubyte")  # fmt: skip

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from basegraph.data.dataset import Labels
 from basegraph.errors import InvalidArgument
-from basegraph.topology.integers import at_least
-from basegraph.topology.round import FloatArray, IntArray
+from basegraph.topologies.core.integers import at_least
+from basegraph.topologies.core.round import FloatArray, IntArray
 
 SPLIT_ORDERS = ("shuffled", "by-class")
 _PARTITION, _HOLD_OUT, _NODES, _SAMPLE = 1, 2, 5, 6

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from basegraph.topology.round import IntArray
+from basegraph.topologies.core.round import IntArray
 
 Words = NDArray[np.uint64]
 FEW = 256

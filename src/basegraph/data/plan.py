@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from basegraph.data.philox import raw_words
-from basegraph.topology.round import IntArray
+from basegraph.topologies.core.round import IntArray
 
 _ORDER, _AUGMENT = 3, 4
 PADDING = 4

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from basegraph.consensus import consensus_error, gaussian_start
 from basegraph.errors import BasegraphError
 from basegraph.experiments.store import ResultFolder
-from basegraph.topology.catalog import topology
-from basegraph.topology.sequence import Sequence, Topology
+from basegraph.topologies.analysis.gossip import consensus_error, gaussian_start
+from basegraph.topologies.catalog import topology
+from basegraph.topologies.core.sequence import Sequence, Topology
 
 BASELINES = ["one-peer-exponential", "exponential", "ring", "torus"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from basegraph.experiments.store import ResultFolder
-from basegraph.topology.catalog import topology
+from basegraph.topologies.catalog import topology
 
 DRAWINGS = [
     *[("hyper-hypercube:k=2", n) for n in (4, 6, 12)],

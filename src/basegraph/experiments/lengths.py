@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.store import ResultFolder
-from basegraph.topology.catalog import TOPOLOGIES
-from basegraph.topology.integers import node_count
-from basegraph.topology.properties import shortest_possible, theorem_1_length
+from basegraph.topologies.analysis.properties import shortest_possible, theorem_1_length
+from basegraph.topologies.catalog import TOPOLOGIES
+from basegraph.topologies.core.integers import node_count
 
 OUTPUTS = ["lengths.csv", "lengths.png", "lengths.svg"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from basegraph.errors import BasegraphError
 from basegraph.experiments.sweep import Planned, Progress, SweepFolder, run_sweep
-from basegraph.inputs import read_text
+from basegraph.storage.inputs import read_text
 
 
 def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress: Progress) -> None:

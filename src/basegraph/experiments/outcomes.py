@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from basegraph.experiments.store import ResultFolder
-from basegraph.inputs import read_json
+from basegraph.storage.inputs import read_json
 
 
 def origins(folder: ResultFolder) -> list[dict[str, Any]]:

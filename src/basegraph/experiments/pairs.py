@@ -17,9 +17,9 @@ from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
 from basegraph.plots.learning import draw_learning
-from basegraph.topology.catalog import topology
-from basegraph.topology.diagnostics import diagnose
-from basegraph.topology.sequence import Sequence
+from basegraph.topologies.analysis.diagnostics import diagnose
+from basegraph.topologies.catalog import topology
+from basegraph.topologies.core.sequence import Sequence
 from basegraph.training.config import RunConfig
 
 REFERENCE = "base:k=1"

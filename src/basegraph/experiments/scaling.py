@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from basegraph.errors import InvalidArgument
-from basegraph.topology.catalog import topology
-from basegraph.topology.integers import floor_log
-from basegraph.topology.properties import reaches_average
-from basegraph.topology.sequence import Sequence
+from basegraph.topologies.analysis.properties import reaches_average
+from basegraph.topologies.catalog import topology
+from basegraph.topologies.core.integers import floor_log
+from basegraph.topologies.core.sequence import Sequence
 
 ALL_REDUCES = ("all-reduce", "all-reduce-halving")
 

@@ -24,23 +24,23 @@ from typing import Any
 
 import torch
 
-from basegraph import checkpoint
 from basegraph.data.catalog import data_folder, load
 from basegraph.data.dataset import Dataset
 from basegraph.data.partition import require_samples
+from basegraph.engines import checkpoint
+from basegraph.engines.device import pick_device
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.files import replacing
-from basegraph.inputs import read_text, read_toml
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
-from basegraph.topology.catalog import topology
+from basegraph.storage.files import replacing
+from basegraph.storage.inputs import read_text, read_toml
+from basegraph.topologies.catalog import topology
 from basegraph.training.config import RunConfig, read_saved
-from basegraph.training.device import pick_device
 from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.memory import fit
-from basegraph.training.replica import OWN, make_method
-from basegraph.training.run import Job, train_together
+from basegraph.training.problem import OWN, make_method
+from basegraph.training.train import Job, train_together
 
 MOST = 64
 """Runs beside each other, whatever the memory: more are not quicker."""

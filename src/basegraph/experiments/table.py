@@ -8,12 +8,16 @@ from math import ceil, log, log2, sqrt
 from typing import Any
 
 from basegraph.errors import InvalidArgument, NotFiniteTime
-from basegraph.topology.catalog import topology
-from basegraph.topology.diagnostics import diagnose
-from basegraph.topology.integers import node_count
-from basegraph.topology.properties import bytes_per_round, consensus_delay, consensus_rate
-from basegraph.topology.sequence import Sequence
-from basegraph.topology.verify import verify
+from basegraph.topologies.analysis.diagnostics import diagnose
+from basegraph.topologies.analysis.properties import (
+    bytes_per_round,
+    consensus_delay,
+    consensus_rate,
+)
+from basegraph.topologies.catalog import topology
+from basegraph.topologies.core.integers import node_count
+from basegraph.topologies.core.sequence import Sequence
+from basegraph.topologies.verify.certificate import verify
 
 SHRINK = 1e-12
 """Topologies that never reach the average count as there when the error has shrunk this much."""

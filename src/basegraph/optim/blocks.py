@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from basegraph.algorithms.method import Method
-from basegraph.algorithms.split_step import Block
+from basegraph.engines.distributed.split_step import Block
 from basegraph.errors import InvalidArgument
 
 BLOCK = 2**17

@@ -11,16 +11,16 @@ from torch import nn
 from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms.stability import communicates
+from basegraph.engines.distributed.node import Node
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data
-from basegraph.optim.node import Node
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
     join_group,
     parameters_of,
     topology_for,
 )
-from basegraph.topology.sequence import Topology
+from basegraph.topologies.core.sequence import Topology
 
 
 class Gossip(NodeOptimizer):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook, _JoinConfig
 
-from basegraph.mixing import collectives
+from basegraph.engines.distributed import collectives
 
 PHASE = "join()"
 """What nodes are said to be at while they ask."""

@@ -14,16 +14,16 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
+from basegraph.engines.distributed.membership import progress
+from basegraph.engines.distributed.membership.group import join, join_alone
+from basegraph.engines.distributed.mixer import DistributedMixer
+from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.shutdown.exit import let_groups_go
+from basegraph.engines.distributed.traffic import Traffic
 from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.mixing import progress
-from basegraph.mixing.distributed import DistributedMixer
-from basegraph.mixing.group import join, join_alone
-from basegraph.mixing.waiting import Traffic
-from basegraph.optim.exit import let_groups_go
 from basegraph.optim.joining import TakePart, UnevenData
-from basegraph.optim.node import Node
-from basegraph.topology.catalog import topology as build_topology
-from basegraph.topology.sequence import Topology
+from basegraph.topologies.catalog import topology as build_topology
+from basegraph.topologies.core.sequence import Topology
 
 
 class NodeOptimizer(torch.optim.Optimizer, Joinable):

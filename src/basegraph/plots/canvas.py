@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from basegraph.files import replacing
+from basegraph.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.lines import Line2D
 
-from basegraph.consensus import FLOOR
 from basegraph.errors import InvalidArgument
 from basegraph.plots.canvas import COLOURS, panels, save
-from basegraph.topology.round import FloatArray
+from basegraph.topologies.analysis.gossip import FLOOR
+from basegraph.topologies.core.round import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,9 +10,9 @@ from matplotlib.lines import Line2D
 
 from basegraph.errors import InvalidArgument
 from basegraph.plots.canvas import panels, save
-from basegraph.topology.origin import Origin
-from basegraph.topology.round import Round
-from basegraph.topology.sequence import Topology
+from basegraph.topologies.core.origin import Origin
+from basegraph.topologies.core.round import Round
+from basegraph.topologies.core.sequence import Topology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

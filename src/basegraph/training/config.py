@@ -10,13 +10,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from basegraph import inputs
 from basegraph.algorithms.catalog import algorithm, parse_algorithm
 from basegraph.data.dataset import OWN
 from basegraph.data.partition import check_order
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.topology.catalog import parse_spec
-from basegraph.topology.integers import at_least
+from basegraph.storage import inputs
+from basegraph.topologies.catalog import parse_spec
+from basegraph.topologies.core.integers import at_least
 
 MOST_THREADS = 2**10
 PRECISIONS = ("tf32", "float32", "bf16")

@@ -20,27 +20,27 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from basegraph import checkpoint
-from basegraph.checkpoint import CheckpointError
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
+from basegraph.engines import checkpoint
+from basegraph.engines.checkpoint import CheckpointError
+from basegraph.engines.device import pick_device
+from basegraph.engines.distributed.collectives import broadcast
+from basegraph.engines.distributed.engine import PARENT_ENDED, DistributedEngine
+from basegraph.engines.distributed.membership.group import join
+from basegraph.engines.distributed.membership.handshake import require_alike, texts_of_all, together
+from basegraph.engines.distributed.membership.progress import seconds
+from basegraph.engines.distributed.membership.torchrun import job, restarts
+from basegraph.engines.distributed.recovery import survivors
+from basegraph.engines.distributed.recovery.node_files import NodeFiles
+from basegraph.engines.distributed.recovery.survivors import Restart
+from basegraph.engines.distributed.shutdown.deadline import told_in_time
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
-from basegraph.mixing.collectives import broadcast
-from basegraph.mixing.group import join
-from basegraph.mixing.handshake import require_alike, texts_of_all, together
-from basegraph.mixing.progress import seconds
-from basegraph.mixing.torchrun import job, restarts
 from basegraph.models.networks import build
-from basegraph.optim import survivors
-from basegraph.optim.deadline import told_in_time
-from basegraph.optim.node_files import NodeFiles
-from basegraph.optim.survivors import Restart
 from basegraph.training.config import RunConfig
-from basegraph.training.device import pick_device
-from basegraph.training.distributed import PARENT_ENDED, DistributedEngine
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher
-from basegraph.training.replica import Replica
+from basegraph.training.problem import Replica
 from basegraph.training.threads import choose_threads, using_threads
 
 OWN = ("data_dir", "device", "threads", "capture", "compile")

@@ -7,7 +7,7 @@ import time
 import torch
 
 from basegraph.data.augment import gather
-from basegraph.training.engine import StackedEngine
+from basegraph.engines.stacked.engine import StackedEngine
 
 WORTH_SAYING = 60.0
 """Seconds from which a run's time is said beforehand."""

@@ -14,13 +14,13 @@ from typing import Any
 
 from torch import Tensor
 
-from basegraph import checkpoint
 from basegraph.data.dataset import Dataset
+from basegraph.engines import checkpoint
 from basegraph.errors import InvalidArgument
-from basegraph.files import leftovers, replacing, writing
-from basegraph.inputs import BadFile, parse_json, read_json, read_text
-from basegraph.lock import locked
-from basegraph.provenance import provenance
+from basegraph.storage.files import leftovers, replacing, writing
+from basegraph.storage.inputs import BadFile, parse_json, read_json, read_text
+from basegraph.storage.lock import locked
+from basegraph.storage.provenance import provenance
 from basegraph.training.config import RunConfig
 
 MAX_METRICS_BYTES = 2**28

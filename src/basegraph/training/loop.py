@@ -17,13 +17,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from basegraph.checkpoint import CheckpointError, require_tensors
 from basegraph.data.dataset import Dataset
+from basegraph.engines.checkpoint import CheckpointError, require_tensors
+from basegraph.engines.evaluation import Accuracy
 from basegraph.errors import BasegraphError, InvalidArgument, short
 from basegraph.training.config import BEFORE, RunConfig
-from basegraph.training.evaluate import Accuracy
 from basegraph.training.folder import RunFolder
-from basegraph.training.replica import Replica
+from basegraph.training.problem import Replica
 from basegraph.training.selection import Selection
 from basegraph.training.threads import using_threads
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from basegraph.data.partition import sample
-from basegraph.topology.round import IntArray
+from basegraph.topologies.core.round import IntArray
 from basegraph.training.config import RunConfig
 
 FEWEST_SAMPLES = 1000

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import torch
 
 from basegraph.data.dataset import Dataset
+from basegraph.engines.evaluation import CHUNK
 from basegraph.models.flat import FlatModel
 from basegraph.models.layers import layer_outputs, multiply_adds
 from basegraph.training.config import RunConfig
-from basegraph.training.evaluate import CHUNK
 
 WORK_PER_THREAD = 2**24
 """Multiply-adds of an average layer for which one more thread is used."""

@@ -10,8 +10,8 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from basegraph.files import replacing
-from basegraph.topology.sequence import Topology
+from basegraph.storage.files import replacing
+from basegraph.topologies.core.sequence import Topology
 
 SCRIPTS = ("draws.js", "euclid.js", "topologies.js", "gossip.js", "draw.js", "app.js")
 CHOICES = (

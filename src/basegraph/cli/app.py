@@ -1,0 +1,114 @@
+"""The command line. A user's mistake is one line on standard error and exit code 2."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import time
+from typing import Any
+
+import typer
+
+from basegraph import __version__
+from basegraph.cli import bench, data, reproduce
+from basegraph.cli.compare import compare
+from basegraph.cli.consensus import consensus
+from basegraph.cli.explore import explore
+from basegraph.cli.lengths import lengths
+from basegraph.cli.sweep import sweep
+from basegraph.cli.topology import topology
+from basegraph.cli.train import train
+from basegraph.cli.verify import verify
+from basegraph.errors import BasegraphError, InvalidArgument
+
+# Typer's usage errors descend from a class of click's that it does not re-export everywhere.
+UsageError: Any = typer.BadParameter.__bases__[0]
+
+FLAGS = {"n": "--nodes", "i": "--node", "method": "--method"}
+"""What the command line calls the library's arguments."""
+
+app = typer.Typer(
+    name="basegraph",
+    help="Exact averaging in finitely many gossip rounds, for any number of nodes.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (topology, verify, lengths, consensus, explore, train, sweep, compare):
+    app.command()(command)
+app.add_typer(reproduce.app, name="reproduce")
+app.add_typer(data.app, name="data")
+app.add_typer(bench.app, name="bench")
+
+
+def show_version(asked: bool) -> None:
+    """Print the version and leave."""
+    if asked:
+        print(f"basegraph {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(
+        False, "--version", callback=show_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """Options before the command."""
+
+
+def main() -> None:
+    """Run the command line and turn users' mistakes into one line."""
+    # Before torch is loaded: its threads would otherwise spin while they wait for each other, which
+    # slows them down many times over where other programs hold the cores (benchmarks/threads.py).
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show ← gets a ?
+            stream.reconfigure(errors="replace")
+    try:
+        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        sys.stdout.flush()
+    except UsageError as error:
+        fail(error.format_message(), 2)
+    except InvalidArgument as error:
+        fail(f"{FLAGS.get(error.argument, error.argument)}{str(error)[len(error.argument) :]}", 2)
+    except BasegraphError as error:
+        if error.quiet:
+            let_others_speak()
+            sys.exit(error.exit_code)
+        fail(str(error), error.exit_code)
+    except MemoryError as error:
+        fail(f"not enough memory: {error}", 1)
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        silence()
+        sys.exit(1)
+    except OSError as error:
+        silence()
+        fail(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        fail("interrupted", 130)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def silence() -> None:
+    """Let nothing more be written to a standard output that does not take it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def fail(message: str, code: int) -> None:
+    """One line on standard error, then leave with this exit code.
+
+    Of the processes that torchrun starts on a machine, all make the same mistake: one says it, and
+    then torchrun ends the others.
+    """
+    if code == 2 and os.environ.get("LOCAL_RANK", "0") != "0":
+        let_others_speak()
+    print(f"basegraph: error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def let_others_speak() -> None:
+    """Wait: torchrun ends all processes as soon as one has ended, with what it has not yet said."""
+    time.sleep(5)

@@ -1,0 +1,118 @@
+"""`basegraph compare`: finished or running runs side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from basegraph.cli.arguments import Force
+from basegraph.cli.output import as_json, table
+from basegraph.errors import InvalidArgument
+from basegraph.storage.files import writable
+from basegraph.training.config import read_saved
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUNS...", help="runs, or folders with runs below them")
+    ],
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="draw learning curves to this file")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    force: Force = False,
+) -> None:
+    """Compare runs: a table of where they ended, learning curves against epochs and bytes.
+
+    Sweeps and other folders count for all runs below them that have been evaluated.
+
+    Example: basegraph compare runs/* --plot curves.png
+    """
+    if plot is not None:
+        writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
+    found = find_runs(runs)
+    if plot is not None:
+        from basegraph.plots.learning import draw_learning
+
+        draw_learning(found, [plot])
+    if json:
+        as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in found])
+        return
+    table(
+        ["run", "algorithm", "topology", "epoch", "test %", "averaged %", "worst %", "validation %",
+         "distance", "MB per node", "seconds"],
+        [_line(r) for r in found],
+    )  # fmt: skip
+    if plot is not None:
+        print(f"written to {plot}")
+
+
+def find_runs(paths: list[Path]) -> list[dict[str, Any]]:
+    """The runs at these paths and in the folders below them, each once.
+
+    A run that is named must have been evaluated; others without an evaluation are left out, and
+    named on standard error.
+    """
+    evaluated: dict[Path, dict[str, Any]] = {}
+    without = []
+    for path in paths:
+        below = list(_runs_below(path))
+        if not below:
+            raise InvalidArgument("RUNS", str(path), "is not a folder with runs")
+        for one in below:
+            run = read_run(one)
+            if run["rows"]:
+                evaluated.setdefault(one.resolve(), {**run, "run": _name(one, path)})
+            elif one == path:
+                raise InvalidArgument("RUNS", str(path), "has no evaluation yet")
+            else:
+                without.append(str(one))
+    if not evaluated:
+        raise InvalidArgument("RUNS", without, "have no evaluation yet")
+    if without:
+        print(f"left out, no evaluation yet: {', '.join(without)}", file=sys.stderr)
+    return list(evaluated.values())
+
+
+def _runs_below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The folder itself if it is a run's, else those of the runs below it, by name."""
+    place = folder.resolve()
+    if (folder / "config.toml").is_file():
+        yield folder
+    elif folder.is_dir() and place not in above:  # a link may lead back up
+        for child in sorted(folder.iterdir()):
+            if not child.name.startswith("."):
+                yield from _runs_below(child, above | {place})
+
+
+def _name(run: Path, given: Path) -> str:
+    """What to call a run: its folder, with those above it up to the one that was given."""
+    return run.resolve().name if run == given else str(run.relative_to(given.parent))
+
+
+def read_run(path: Path) -> dict[str, Any]:
+    """A run's folder as {run, config, rows}."""
+    from basegraph.training.folder import RunFolder
+
+    rows = RunFolder(path, resume=True).rows()
+    return {"run": path.name, "config": read_saved(path / "config.toml"), "rows": rows}
+
+
+def _line(run: dict[str, Any]) -> list[object]:
+    last, config = run["rows"][-1], run["config"]
+    shares = ("test_accuracy", "test_accuracy_averaged", "test_accuracy_worst",
+              "validation_accuracy")  # fmt: skip
+    return [
+        run["run"],
+        config["algorithm"],
+        config["topology"],
+        last["epoch"],
+        *[f"{100 * last[name]:.1f}" if name in last else "–" for name in shares],
+        f"{last['consensus_distance']:.2g}",
+        f"{last['bytes_per_node'] / 1e6:.1f}",
+        f"{last['seconds']:.0f}",
+    ]

@@ -1,0 +1,80 @@
+"""`basegraph lengths`: how many rounds exact consensus takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+import typer
+
+from basegraph.cli.arguments import Force, whole_numbers
+from basegraph.cli.output import as_json, table
+from basegraph.errors import InvalidArgument, unknown
+from basegraph.experiments.lengths import measure
+from basegraph.experiments.store import write_csv
+from basegraph.storage.files import writable
+from basegraph.topologies.catalog import TOPOLOGIES
+
+
+def lengths(
+    nodes: Annotated[
+        str, typer.Option("--nodes", "-n", metavar="N", help="such as 2:200")
+    ] = "2:200",
+    degree: Annotated[str, typer.Option("--degree", "-k", metavar="K", help="such as 1:5")] = "1:5",
+    topologies: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="catalogue names with an option k, separated by commas"),
+    ] = "simple-base,base",
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="draw to this .png, .svg or .pdf")
+    ] = None,
+    csv_path: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="write every length to this .csv")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="print every length as JSON")] = False,
+    force: Force = False,
+) -> None:
+    """Compare the lengths of sequences, with Theorem 1's bound and the lower bound.
+
+    Example: basegraph lengths --nodes 2:200 --degree 1:5 --plot lengths.png
+    """
+    names = [name for name in topologies.split(",") if name]
+    with_k = [name for name, builder in TOPOLOGIES.items() if "k" in builder.options]
+    for name in names:
+        if name not in with_k:
+            raise unknown("--topologies", name, with_k)
+    if not names:
+        raise InvalidArgument("--topologies", topologies, f"must name some of {', '.join(with_k)}")
+    sizes, degrees = whole_numbers("--nodes", nodes), whole_numbers("--degree", degree)
+    if plot is not None:
+        writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
+    if csv_path is not None:
+        writable("--csv", csv_path, suffixes=(".csv",), force=force)
+    rows = [measure(names, n, k) for k in degrees for n in sizes]
+    if plot is not None:
+        from basegraph.plots.lengths import draw_lengths
+
+        draw_lengths(rows, names, plot)
+    if csv_path is not None:
+        write_csv(csv_path, rows)
+    if json:
+        as_json(rows)
+        return
+    columns = [*names, "theorem_1", "lower_bound"]
+    table(
+        ["k", "n", *[f"mean {column}" for column in columns]],
+        [(k, nodes, *_means(rows, k, columns)) for k in degrees],
+        title="rounds until exact consensus, mean over n",
+    )
+    for path in (plot, csv_path):
+        if path is not None:
+            print(f"written to {path}")
+
+
+def _means(rows: list[dict[str, int | None]], k: int, columns: list[str]) -> list[str]:
+    means = []
+    for column in columns:
+        values = [v for row in rows if row["k"] == k and (v := row[column]) is not None]
+        means.append(f"{fmean(values):.2f}" if values else "–")
+    return means

@@ -1,0 +1,267 @@
+"""`basegraph reproduce`: the paper's figures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from basegraph.cli.arguments import (
+    Force,
+    number,
+    refuse_torchrun,
+    whole_number,
+    whole_numbers,
+)
+from basegraph.cli.output import as_json, table
+from basegraph.experiments import consensus as consensus_experiment
+from basegraph.experiments import illustrations as illustrations_experiment
+from basegraph.experiments import lengths as lengths_experiment
+from basegraph.experiments import table as table_experiment
+from basegraph.experiments.store import ResultFolder
+from basegraph.storage.lock import locked
+from basegraph.topologies.analysis.diagnostics import EXACT_NODES, MEANINGS, NO_VERDICT
+from basegraph.topologies.catalog import parse_specs
+
+app = typer.Typer(help="Regenerate the paper's figures and tables.", rich_markup_mode=None)
+
+Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="where the files go")]
+SplitOrder = Annotated[str, typer.Option(metavar="NAME", help="shuffled or by-class")]
+DataDir = Annotated[str, typer.Option(metavar="FOLDER", help="the folder of datasets")]
+Epochs = Annotated[str, typer.Option(metavar="E", help="passes over the data")]
+Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or auto")]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="make what is left of the runs in the folder")
+]
+RESULTS = Path("results")
+ALONE = "start it without torchrun"
+
+
+@app.command()
+def consensus(
+    out: Out = RESULTS / "consensus",
+    seed: Annotated[str, typer.Option(metavar="S", help="of the Gaussian starts")] = "0:9",
+    force: Force = False,
+) -> None:
+    """The consensus error for n = 21..25, n = 5000 and powers of two (Sec. 6.1, App. F).
+
+    Example: basegraph reproduce consensus --out results/consensus
+    """
+    seeds = whole_numbers("--seed", seed, low=0)
+    folder = ResultFolder(out, consensus_experiment.outputs(), force=force)
+    for line in consensus_experiment.reproduce(folder, seeds):
+        print(f"checked: {line}")
+    _finish(folder, f"Gaussian starts from seeds {seed}")
+
+
+@app.command()
+def lengths(out: Out = RESULTS / "lengths", force: Force = False) -> None:
+    """Rounds of simple-base and base for n = 2..200, nine panels k = 1..9 (App. F.1).
+
+    Example: basegraph reproduce lengths --out results/lengths
+    """
+    folder = ResultFolder(out, lengths_experiment.OUTPUTS, force=force)
+    lengths_experiment.reproduce(folder)
+    _finish(folder, "none: constructions only")
+
+
+@app.command()
+def illustrations(out: Out = RESULTS / "illustrations", force: Force = False) -> None:
+    """The drawings of rounds for n = 3..12, coloured by line of the pseudo-code (App. A-C).
+
+    Example: basegraph reproduce illustrations --out results/illustrations
+    """
+    folder = ResultFolder(out, illustrations_experiment.OUTPUTS, force=force)
+    illustrations_experiment.reproduce(folder)
+    _finish(folder, "none: constructions only")
+
+
+@app.command()
+def mnist(
+    out: Out = RESULTS / "mnist",
+    dataset: Annotated[
+        str, typer.Option(metavar="NAME", help="mnist, or fashion-mnist as in the paper")
+    ] = "mnist",
+    data_dir: DataDir = "",
+    seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
+    alpha: Annotated[str, typer.Option(metavar="A,...", help="heterogeneities")] = "0.1,10",
+    split_order: SplitOrder = "shuffled",
+    epochs: Epochs = "200",
+    device: Device = "auto",
+    resume: Resume = False,
+    force: Force = False,
+) -> None:
+    """LeNet on 25 nodes over every topology, α = 0.1 and 10, η chosen on validation (Sec. 6.2).
+
+    Example: basegraph reproduce mnist --data-dir data --out results/mnist
+    """
+    refuse_torchrun("reproduce", "mnist", ALONE)
+    from basegraph.experiments import mnist as mnist_experiment
+    from basegraph.experiments.outcomes import origins
+
+    seeds = whole_numbers("--seed", seed, low=0)
+    alphas = [number("--alpha", text) for text in alpha.split(",")]
+    settings = {
+        "dataset": dataset,
+        "data_dir": data_dir,
+        "split_order": split_order,
+        "model": "lenet",
+        "nodes": 25,
+        "epochs": whole_number("--epochs", epochs, low=1),
+        "checkpoint_every": 50,
+        "evaluate_samples": 0,  # milestones on the way are part of the results
+        "evaluate_nodes": 0,
+        "device": device,
+    }
+    names = mnist_experiment.outputs(alphas)
+    folder = ResultFolder(out, names, force=force or resume)
+    with locked("--out", out), _displays() as progress:
+        found = mnist_experiment.reproduce(
+            folder, settings, seeds, alphas, resume=resume, progress=progress
+        )
+    _print(
+        found, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
+    )
+    data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
+    folder.provenance(data, runs=origins(folder))
+    print(f"written to {folder.path}")
+
+
+@app.command()
+def pairs(
+    out: Out = RESULTS / "pairs",
+    dataset: Annotated[str, typer.Option(metavar="NAME", help="what to train on")] = "digits",
+    data_dir: DataDir = "",
+    model: Annotated[str, typer.Option(metavar="NAME", help="mlp, lenet, vgg11, ...")] = "mlp",
+    nodes: Annotated[str, typer.Option("--nodes", "-n", metavar="N", help="nodes")] = "25",
+    seed: Annotated[str, typer.Option(metavar="S", help="seeds, each with its split")] = "0:9",
+    lr: Annotated[str, typer.Option(metavar="X,...", help="learning rates")] = "0.1",
+    topologies: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help="of degree one; empty: all, as built and at home"),
+    ] = "",
+    alpha: Annotated[str, typer.Option(metavar="A", help="heterogeneity")] = "0.1",
+    split_order: SplitOrder = "shuffled",
+    epochs: Epochs = "50",
+    augment: Annotated[str, typer.Option(metavar="A", help="crop, flip, erase, auto")] = "auto",
+    precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "tf32",
+    device: Device = "auto",
+    resume: Resume = False,
+    force: Force = False,
+) -> None:
+    """Which topology of degree one trains best, as built and staying at home, seed by seed.
+
+    Example: basegraph reproduce pairs --dataset mnist --model lenet --data-dir data
+    """
+    refuse_torchrun("reproduce", "pairs", ALONE)
+    from basegraph.experiments import pairs as pairs_experiment
+    from basegraph.experiments.outcomes import origins
+
+    seeds = whole_numbers("--seed", seed, low=0)
+    rates = [number("--lr", text) for text in lr.split(",")]
+    passes = whole_number("--epochs", epochs, low=1)
+    settings = {
+        "dataset": dataset,
+        "data_dir": data_dir,
+        "split_order": split_order,
+        "model": model,
+        "nodes": whole_number("--nodes", nodes, low=2),
+        "alpha": number("--alpha", alpha),
+        "epochs": passes,
+        "evaluate_every": max(1, passes // 10),
+        "augment": augment,
+        "precision": precision,
+        "checkpoint_every": 50,
+        "device": device,
+    }
+    chosen = parse_specs("--topologies", topologies) if topologies else pairs_experiment.TOPOLOGIES
+    folder = ResultFolder(out, pairs_experiment.outputs(rates), force=force or resume)
+    with locked("--out", out), _displays() as progress:
+        found = pairs_experiment.reproduce(
+            folder, settings, seeds, rates, chosen, resume=resume, progress=progress
+        )
+    _print(found, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
+    data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
+    folder.provenance(data, runs=origins(folder))
+    print(f"written to {folder.path}")
+
+
+@app.command(name="table")
+def comparison_table(
+    nodes: Annotated[
+        str, typer.Option("--nodes", "-n", metavar="N", help="number of nodes")
+    ] = "25",
+    parameters: Annotated[
+        str, typer.Option(metavar="P", help="numbers in the model (4 bytes each)")
+    ] = "9231114",
+    epsilon: Annotated[str, typer.Option(metavar="X", help="accuracy to reach")] = "0.01",
+    sigma: Annotated[str, typer.Option(metavar="X", help="gradient noise")] = "1",
+    zeta: Annotated[str, typer.Option(metavar="X", help="heterogeneity")] = "1",
+    out: Out = RESULTS / "table",
+    json: Annotated[bool, typer.Option("--json", help="print both tables as JSON")] = False,
+    force: Force = False,
+) -> None:
+    """Compare topologies, measured beside theory (Table 1), and DSGD's rates on them (App. E).
+
+    Example: basegraph reproduce table --nodes 25 --epsilon 0.01 --sigma 1 --zeta 1
+    """
+    n = whole_number("--nodes", nodes, low=2)
+    size = whole_number("--parameters", parameters, high=10**15)
+    constants = {
+        name: number(f"--{name}", text)
+        for name, text in (("epsilon", epsilon), ("sigma", sigma), ("zeta", zeta))
+    }
+    rates = table_experiment.convergence(n, **constants)
+    folder = ResultFolder(out, ["comparison.csv", "convergence.csv"], force=force)
+    compared = table_experiment.comparison(n, size)
+    folder.table("comparison.csv", compared)
+    folder.table("convergence.csv", rates)
+    folder.provenance(f"none: n={n}, {size} parameters, {constants}")
+    if json:
+        as_json({"comparison": compared, "convergence": rates})
+        return
+    _print(compared, f"topologies on {n} nodes; bytes of the busiest node, {size} parameters")
+    print(f"where the average is never exact, consensus means: error × {table_experiment.SHRINK:g}")
+    for name, meaning in MEANINGS.items():
+        print(f"{name}: {meaning}.")
+    print(NO_VERDICT)
+    if n > EXACT_NODES:
+        print("D and noise are Monte-Carlo estimates here.")
+    print()
+    title = f"rounds DSGD needs, in units of L·F0: n={n}, {_said(constants)}"
+    _print(rates, title, missing="–")
+    print(table_experiment.CAUTION)
+    print(f"\nwritten to {folder.path}")
+
+
+@contextmanager
+def _displays() -> Iterator[Callable[[list[str]], Any]]:
+    """One display after another, for the sweeps that an experiment makes."""
+    from basegraph.cli.sweep import SweepDisplay
+
+    with ExitStack() as stack:
+        yield lambda names: stack.enter_context(SweepDisplay(names)).progress()
+
+
+def _print(rows: list[dict[str, Any]], title: str, missing: str = "never") -> None:
+    hidden = {"mean bytes per round"}
+    columns = [column for column in rows[0] if column not in hidden]
+    table(columns, [[_short(row[c], missing) for c in columns] for row in rows], title=title)
+
+
+def _short(value: object, missing: str) -> str:
+    if value is None:
+        return missing
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _said(constants: dict[str, float]) -> str:
+    return ", ".join(f"{name}={value:g}" for name, value in constants.items())
+
+
+def _finish(folder: ResultFolder, data: str) -> None:
+    folder.provenance(data)
+    print(f"written to {folder.path}")

@@ -1,0 +1,140 @@
+"""`basegraph sweep`: a grid of runs, many at a time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from basegraph.cli.arguments import refuse_torchrun, whole_number
+from basegraph.cli.output import as_json, table
+from basegraph.errors import InvalidArgument
+from basegraph.storage.inputs import read_text
+from basegraph.storage.lock import locked
+
+EXECUTORS = ("local", "ray")
+
+
+def sweep(
+    file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="fields and a [grid]")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="where the runs go")],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="make what is left of the sweep in the folder")
+    ] = False,
+    executor: Annotated[
+        str, typer.Option(metavar="local|ray", help="this process, or a Ray cluster")
+    ] = "local",
+    replicas: Annotated[
+        str, typer.Option(metavar="R", help="at most so many runs side by side")
+    ] = "64",
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+) -> None:
+    """Run a grid of runs, as many side by side as fit, each in a folder of its own.
+
+    Example: basegraph sweep sweep.toml --out runs/sweep
+    """
+    if executor not in EXECUTORS:
+        raise InvalidArgument("--executor", executor, "must be local or ray")
+    refuse_torchrun("SWEEP", str(file), "start it without torchrun; --executor ray uses a cluster")
+    most = whole_number("--replicas", replicas, low=1)
+    from basegraph.experiments.sweep import SweepFolder, read_sweep, run_sweep
+
+    runs = read_sweep(file)
+    with locked("--out", out):
+        folder = SweepFolder(out, read_text(file), resume=resume)
+        with SweepDisplay(
+            [run.name for run in runs if run in folder.left(runs)], quiet=json
+        ) as display:
+            if executor == "ray":
+                from basegraph.experiments.on_ray import run_on_ray
+
+                run_on_ray(runs, folder, most=most, progress=display.progress())
+            else:
+                run_sweep(runs, folder, most=most, progress=display.progress())
+    failed = folder.failed()
+    ended = {run.name: (folder.rows(run) or [{}])[-1] for run in runs}
+    if json:
+        as_json([{"run": n, "failed": failed.get(n), **row} for n, row in ended.items()])
+    else:
+        table(
+            ["run", "epoch", "test %", "validation %", "outcome"],
+            [_line(name, row, failed.get(name)) for name, row in ended.items()],
+        )
+        print(f"{len(runs) - len(failed)} of {len(runs)} runs done, in {out}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _line(name: str, row: dict[str, Any], failure: str | None) -> list[object]:
+    shares = [f"{100 * row[k]:.2f}" if k in row else "–" for k in SHARES]
+    return [name, row.get("epoch", "–"), *shares, failure or "done"]
+
+
+SHARES = ("test_accuracy", "validation_accuracy")
+
+
+class SweepDisplay:
+    """One bar for all runs on a terminal's standard error; a line for each that ends."""
+
+    def __init__(self, names: list[str], quiet: bool = False) -> None:
+        console = Console(stderr=True)
+        self.quiet = quiet
+        self.count = len(names)
+        self.ended = 0
+        self.shares = dict.fromkeys(names, 0.0)
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.percentage:.0f} %"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            redirect_stdout=False,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=max(1, self.count))
+        self.shown = 0.0
+
+    def __enter__(self) -> SweepDisplay:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bar.stop()
+
+    def progress(self) -> Any:
+        """What a sweep tells, shown."""
+        from basegraph.experiments.sweep import Progress
+
+        return Progress(self._stepped, self._finished, self._failed, self._packed)
+
+    def _packed(self, count: int) -> None:
+        what = "one run" if count == 1 else f"{count} runs side by side"
+        self.bar.update(self.task, description=f"{what}, {self.ended} of {self.count} ended")
+
+    def _stepped(self, name: str, step: int, total: int) -> None:
+        self.shares[name] = step / total
+        now = time.perf_counter()
+        if now - self.shown > 0.2:
+            self.shown = now
+            self.bar.update(self.task, completed=sum(self.shares.values()))
+
+    def _finished(self, name: str, row: dict[str, Any]) -> None:
+        self._end(name, f"test accuracy {row['test_accuracy']:.1%}")
+
+    def _failed(self, name: str, reason: str) -> None:
+        self._end(name, f"failed: {reason}")
+
+    def _end(self, name: str, what: str) -> None:
+        self.ended += 1
+        self.shares[name] = 1.0
+        line = f"[{self.ended}/{self.count}] {name}: {what}"
+        if not self.bar.disable:
+            self.bar.console.print(line, highlight=False, markup=False)
+        elif not self.quiet:
+            print(line, flush=True)

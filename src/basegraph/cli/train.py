@@ -1,0 +1,270 @@
+"""`basegraph train`: n nodes on one machine, each with its own data."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from basegraph.algorithms.catalog import parse_algorithm
+from basegraph.cli.arguments import number, refuse_torchrun
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.specs import refuse_twice
+from basegraph.training.config import RunConfig, field_help, read_saved, read_toml
+
+
+def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with a flag for every field of `RunConfig` in place of its **flags."""
+    signature = inspect.signature(command, eval_str=True)
+    parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    lines = field_help()
+    for field in fields(RunConfig):
+        names = [f"--{field.name.replace('_', '-')}", *(["-n"] if field.name == "nodes" else [])]
+        option = typer.Option(
+            *names, metavar=str(field.type).upper(), help=f"{lines[field.name]} [{field.default}]"
+        )
+        parameters.append(
+            inspect.Parameter(
+                field.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[str | None, option],
+            )
+        )
+
+    def run(**values: Any) -> None:
+        command(**values)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+@with_config_flags
+def train(
+    *,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="the run's folder")],
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="a .toml file of fields; flags win over it")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue the run in the folder")
+    ] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="stacked (all nodes here) or distributed (one per process, torchrun)",
+        ),
+    ] = "stacked",
+    timeout: Annotated[
+        str, typer.Option(metavar="S", help="seconds after which a distributed node counts as lost")
+    ] = "300",
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="write TensorBoard events into the folder too")
+    ] = False,
+    **flags: str | None,
+) -> None:
+    """Train n nodes over a topology, each with its own data, on one device or one per process.
+
+    Example: basegraph train --topology base:k=1 --nodes 25 --alpha 0.1 --out runs/demo
+
+    Example: torchrun --nproc-per-node 5 -m basegraph train --engine distributed --out runs/five
+    """
+    if engine not in ("stacked", "distributed"):
+        raise InvalidArgument("--engine", engine, "must be stacked or distributed")
+    distributed = engine == "distributed"
+    if not distributed:
+        refuse_torchrun(
+            "--engine",
+            engine,
+            "start it without torchrun, or with a node per process: torchrun --nproc-per-node "
+            f"{os.environ.get('LOCAL_WORLD_SIZE', 'N')} -m basegraph train --engine distributed "
+            f"--out {out}",
+        )
+    else:
+        from basegraph.engines.distributed.membership.torchrun import job, restarts
+        from basegraph.training.elastic import world_size
+        from basegraph.training.folder import belongs_to
+
+        size = world_size()
+        restarted = restarts() > 0
+        resume = resume or (restarted and belongs_to(out, job()))
+    given = {name: parsed(name, text) for name, text in flags.items() if text is not None}
+    settings = merged(_fields_of_file(config, out if resume else None), given)
+    if distributed:
+        asked = settings.get("nodes", size)
+        if asked != size and not (resume or restarted):
+            raise InvalidArgument("--nodes", asked, f"torchrun has started {size} processes")
+        settings["nodes"] = size
+    chosen = RunConfig(**settings)
+    if not distributed and resume and any((out / "nodes").glob("node-*.safetensors")):
+        raise InvalidArgument(
+            "--out", str(out), "is of processes that lost a node: resume with --engine distributed"
+        )
+    from basegraph.training.loop import Watcher
+
+    speaks = not distributed or os.environ["RANK"] == "0"
+    writer = _event_writer() if tensorboard and speaks else None
+    with ExitStack() as open_events, _Display(speaks) as display:
+        events: list[Any] = []  # opened when the run has its folder
+
+        def started(facts: dict[str, Any]) -> None:
+            display.started(facts)
+            if writer is not None:
+                events.append(writer(str(out / "tensorboard")))
+                open_events.callback(events[0].close)
+
+        def evaluated(row: dict[str, Any]) -> None:
+            display.evaluated(row)
+            for file in events:
+                for name in row.keys() - {"epoch", "step"}:
+                    file.add_scalar(name, row[name], row["step"])
+
+        watcher = Watcher(display.stepped, evaluated, started, noted=display.say)
+        if distributed:
+            from basegraph.training.elastic import train_distributed
+
+            patience = number("--timeout", timeout)
+            rows = train_distributed(chosen, out, resume=resume, watcher=watcher, timeout=patience)
+        else:
+            from basegraph.training.train import train as start
+
+            rows = start(chosen, out, resume=resume, watcher=watcher)
+    if speaks:
+        reached = f"test accuracy {rows[-1]['test_accuracy']:.1%}, " if rows else ""
+        print(f"done: {reached}run in {out}")
+
+
+def _fields_of_file(config: Path | None, run: Path | None) -> dict[str, Any]:
+    """What the configuration file sets, or the one of the run that is resumed."""
+    if config is not None:
+        return read_toml(config)
+    saved = None if run is None else run / "config.toml"
+    return {} if saved is None or not saved.is_file() else read_saved(saved)
+
+
+def merged(file: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration file and those of flags, which win, also as method options.
+
+    An option in the spec of --algorithm replaces the file's field of that name, and is refused
+    beside a flag of that name.
+    """
+    spec = flags.get("algorithm", "")
+    options = parse_algorithm(spec)[1] if spec else {}
+    refuse_twice(spec, options, flags)
+    return {name: value for name, value in file.items() if name not in options} | flags
+
+
+def parsed(name: str, text: str) -> object:
+    """A flag's text as its field's type; what does not parse is left for RunConfig to refuse."""
+    kind = {field.name: str(field.type) for field in fields(RunConfig)}[name]
+    if kind == "bool" and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return {"int": int, "float": float}.get(kind, str)(text)
+    except ValueError:
+        return text
+
+
+class _Display:
+    """Progress on a terminal's standard error, a line per evaluation anywhere."""
+
+    def __init__(self, speaks: bool) -> None:
+        console = Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(),
+            TextColumn("{task.fields[facts]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not (speaks and console.is_terminal),
+            redirect_stdout=False,
+            transient=True,
+        )
+        self.task = self.bar.add_task("", total=1, facts="")
+        self.began: tuple[float, int] | None = None
+        self.quality = ""
+        self.last_evaluation: dict[str, int] = {}
+
+    def __enter__(self) -> _Display:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.bar.stop()
+
+    def started(self, facts: dict[str, Any]) -> None:
+        """Say what is about to be trained on."""
+        damping = f", d2 damped by τ = {facts['damping']}" if "damping" in facts else ""
+        self.say(
+            f"{facts['samples_per_node']} samples per node, heterogeneity "
+            f"{facts['heterogeneity']:.2f} (mean total-variation distance of the nodes' labels), "
+            f"{facts['parameters']} parameters, {facts['device']}{damping}"
+        )
+        self.last_evaluation = facts["last_evaluation"]
+        used = _fewer(facts["evaluation"], self.last_evaluation)
+        if used:
+            self.say(
+                f"evaluations before the last use {used}, drawn from the seed; "
+                "--evaluate-samples 0 --evaluate-nodes 0 uses all"
+            )
+
+    def stepped(self, step: int, total: int, loss: float) -> None:
+        """Move the bar."""
+        now = time.perf_counter()
+        if self.began is None:
+            self.began = now, step
+        rate = (step - self.began[1]) / max(now - self.began[0], 1e-9)
+        facts = f"loss {loss:.3f} {self.quality} {rate:.0f} steps/s"
+        self.bar.update(self.task, completed=step, total=total, facts=facts)
+
+    def evaluated(self, row: dict[str, Any]) -> None:
+        """Show how good the models are now."""
+        self.quality = (
+            f"accuracy {row['test_accuracy']:.1%} distance {row['consensus_distance']:.2g}"
+        )
+        line = (
+            f"epoch {row['epoch']}: loss {row['train_loss']:.4f}, test accuracy "
+            f"{row['test_accuracy']:.1%} (averaged model {row['test_accuracy_averaged']:.1%}, "
+            f"worst node {row['test_accuracy_worst']:.1%}), consensus distance "
+            f"{row['consensus_distance']:.2g}, {row['bytes_per_node'] / 1e6:.1f} MB per node"
+        )
+        used = _fewer(row, self.last_evaluation)
+        self.say(f"{line} (with {used})" if used else line)
+
+    def say(self, line: str) -> None:
+        """A line, above the bar if there is one."""
+        if self.bar.disable:
+            print(line, flush=True)
+        else:
+            self.bar.console.print(line, highlight=False)
+
+
+def _fewer(used: dict[str, Any], last: dict[str, int]) -> str:
+    """What an evaluation uses, where that is less than the last one will use."""
+    return ", ".join(
+        f"{used[name]} of {count} {name.replace('evaluated_', '').replace('_', ' ')}"
+        for name, count in last.items()
+        if used[name] < count
+    )
+
+
+def _event_writer() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise BasegraphError(
+            "--tensorboard needs the package tensorboard: pip install 'basegraph[tensorboard]'"
+        ) from None
+    return SummaryWriter

@@ -1,1 +1,0 @@
-"""The commands behind `basegraph ...`, one file each: parse, call, print."""

@@ -1,0 +1,1 @@
+"""The stacked step as one CUDA graph."""

@@ -1,0 +1,83 @@
+"""Rounds as tables: the round of every step of an epoch, for a graph that reads one of them.
+
+Replicas stand beside each other: N = replicas · n nodes. With few neighbours a round is whom every
+node hears, (N, k) peers and weights; with many it is the dense matrices, (replicas, n, n).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from basegraph.engines.stacked.mixer import few_neighbours, gathers_on_gpu, one_neighbour
+from basegraph.engines.stacked.peers import plan
+from basegraph.topologies.core.round import FloatArray, IntArray, Round
+from basegraph.topologies.core.sequence import Topology
+
+FEW = 4
+"""Neighbours up to which gathering rows moves no more than a matrix product does."""
+
+
+class RoundTables:
+    """The form that fits all rounds of some topologies with n nodes each."""
+
+    def __init__(self, topologies: Sequence[Topology]) -> None:
+        self.topologies = topologies
+        self.n = topologies[0].n
+        self.width = max(1, *(t.max_degree for t in topologies))
+        self.gathers = self.width <= FEW or gathers_on_gpu(self.n, self.width)
+        self._known: dict[tuple[int, int | None], tuple[IntArray, FloatArray]] = {}
+
+    def of(self, numbers: list[list[int | None]]) -> dict[str, Tensor]:
+        """Tables for the rounds numbers[step][replica], in main memory; None: nobody talks."""
+        found = [[self._entry(*place) for place in enumerate(step)] for step in numbers]
+        peers = np.array([[p for p, _ in step] for step in found])
+        weights = np.array([[w for _, w in step] for step in found])
+        if any(t.period is None for t in self.topologies):
+            self._known.clear()  # those rounds do not come again
+        if not self.gathers:
+            return {"matrices": torch.as_tensor(weights, dtype=torch.float32)}
+        peers += self.n * np.arange(len(self.topologies))[:, None, None]
+        flat = (len(numbers), -1, self.width)
+        return {
+            "peers": torch.as_tensor(peers.reshape(flat)),
+            "weights": torch.as_tensor(weights.reshape(flat), dtype=torch.float32),
+        }
+
+    def mix(self, now: dict[str, Tensor]) -> Callable[[Tensor], Tensor]:
+        """The mix that one entry of the tables stands for."""
+        if not self.gathers:
+            return lambda x_nd: self._dense(now["matrices"], x_nd)
+        peers, weights = now["peers"], now["weights"]
+        if self.width == 1:
+            return one_neighbour(peers[:, 0], weights)
+        return few_neighbours(peers, weights)
+
+    def _dense(self, w_rnn: Tensor, x_nd: Tensor) -> Tensor:
+        """As `stacked.dense`, for several runs beside each other."""
+        x_rnd = x_nd.view(-1, self.n, x_nd.shape[1])
+        first_r1d = x_rnd[:, :1]
+        return (first_r1d + torch.bmm(w_rnn, x_rnd - first_r1d)).flatten(0, 1)
+
+    def _entry(self, replica: int, number: int | None) -> tuple[IntArray, FloatArray]:
+        key = replica, number
+        if key not in self._known:
+            r = None if number is None else self.topologies[replica].round(number)
+            self._known[key] = self._heard(r) if self.gathers else self._matrix(r)
+        return self._known[key]
+
+    def _heard(self, r: Round | None) -> tuple[IntArray, FloatArray]:
+        peers = np.repeat(np.arange(self.n)[:, None], self.width, axis=1)
+        weights = np.zeros((self.n, self.width))
+        if r is not None:
+            found = plan(r)
+            here = found.peers.shape[1]
+            peers[:, :here], weights[:, :here] = found.peers, found.weights
+        return peers, weights
+
+    def _matrix(self, r: Round | None) -> tuple[IntArray, FloatArray]:
+        whole = np.eye(self.n) if r is None else r.matrix().toarray()
+        return np.empty((0, 0), dtype=np.int64), whole

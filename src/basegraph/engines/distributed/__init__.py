@@ -1,0 +1,1 @@
+"""One node per process, torch.distributed underneath."""

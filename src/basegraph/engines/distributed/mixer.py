@@ -1,0 +1,296 @@
+"""Mixing with one node per process: messages over `torch.distributed`.
+
+A node is a rank of a process group. In a round it sends its vector, one message, to everyone who
+hears it, and receives one from everyone it hears. Each is announced by a stamp, which says what it
+belongs to. A node then moves by x + Σ w (x_j - x): where all agree nothing moves, whatever the
+rounding of the weights.
+
+Shape legend: x_d the vector of this node.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import count
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from basegraph.engines.distributed import collectives
+from basegraph.engines.distributed.membership import progress
+from basegraph.engines.distributed.memory import empty_like
+from basegraph.engines.distributed.neighbors import NeighborsOf
+from basegraph.engines.distributed.stamp import Stamp, require_same
+from basegraph.engines.distributed.traffic import Straggler, Traffic
+from basegraph.engines.finite import finite
+from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.topologies.core.sequence import Topology
+
+STAMP_TAG, VECTOR_TAGS = 7001, 7002
+"""Tags of stamps and of vectors, which add their size: gloo aborts where sizes differ."""
+
+
+class NotFinite(BasegraphError):
+    """A node, this one or a neighbour, sent something that is no number."""
+
+    exit_code = 1
+
+
+class DistributedMixer:
+    """The rounds of a topology between the ranks of a process group."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        group: Any = None,
+        *,
+        timeout: float = 300.0,
+        wire: torch.dtype | None = None,
+        refuse_nonfinite: bool = False,
+    ) -> None:
+        size = dist.get_world_size(group)
+        if size != topology.n:
+            raise InvalidArgument(
+                "topology", topology.spec, f"is for n={topology.n}; the process group has {size}"
+            )
+        if wire is not None and not (isinstance(wire, torch.dtype) and wire.is_floating_point):
+            raise InvalidArgument("wire", wire, "must be a floating-point type, as torch.bfloat16")
+        self.topology = topology
+        self.group = group
+        self.node = dist.get_rank(group)
+        self.timeout = progress.seconds(timeout)
+        self.wire = wire
+        self.refuse_nonfinite = refuse_nonfinite
+        self.number = next(_counts(group))
+        self.traffic = Traffic()
+        self.straggler = Straggler(self.node, self.traffic)
+        self._neighbors = NeighborsOf(topology, self.node)
+        self._buffers: dict[tuple[object, ...], Tensor] = {}
+        everyone = range(size)
+        self._only_gloo = dist.get_backend(group) == "gloo"
+        self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
+
+    def start(
+        self,
+        x_d: Tensor,
+        stamp: Stamp,
+        rounds: NeighborsOf | None = None,
+        *,
+        copy: bool = False,
+    ) -> Pending:
+        """Begin an exchange; x_d must stay as it is until the exchange is finished.
+
+        Args:
+            x_d: The vector of this node.
+            stamp: What the exchange belongs to; `stamp.number` is the number of the round.
+            rounds: Whose rounds, if not those of the topology; vectors are then sent as they are.
+            copy: Send a copy, so that x_d may change meanwhile.
+
+        """
+        wire = self.wire if rounds is None and self.wire is not None else x_d.dtype
+        rounds = self._neighbors if rounds is None else rounds
+        hears, tells = rounds.at(stamp.number)
+        sent = x_d.contiguous()
+        if copy or wire != x_d.dtype:
+            sent = self.buffer((stamp.content, "sent"), x_d, wire).copy_(x_d)
+        stamp = stamp._replace(size=sent.numel(), optimizer=self.number)
+        inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(hears))]
+        packed = stamp.pack(sent.device, self.traffic.seconds_waited)
+        stamps = [torch.empty_like(packed) for _ in hears]
+        pending = Pending(self, rounds, stamp, x_d, sent, packed, stamps, inbox)
+        tag = VECTOR_TAGS + sent.nbytes % 2**20
+        heard = [j for j, _ in hears]
+        messages = [
+            *((dist.irecv, box, j, STAMP_TAG) for j, box in zip(heard, stamps, strict=True)),
+            *((dist.irecv, box, j, tag) for j, box in zip(heard, inbox, strict=True)),
+            *((dist.isend, packed, j, STAMP_TAG) for j in tells),
+            *((dist.isend, sent, j, tag) for j in tells),
+        ]
+        pending.works = self._post(messages, pending.when)
+        self.traffic.messages_sent += len(tells)
+        self.traffic.bytes_sent += len(tells) * sent.nbytes
+        return pending
+
+    def mix(
+        self,
+        x_d: Tensor,
+        stamp: Stamp,
+        out: Tensor | None = None,
+        rounds: NeighborsOf | None = None,
+    ) -> Tensor:
+        """What this node's vector becomes in a round."""
+        return self.start(x_d, stamp, rounds).finish(out)
+
+    def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
+        """The exact average over all nodes, by all-reduce; x_d is overwritten."""
+        collectives.all_reduce(x_d, self.group, f"step {step}", routine=True)
+        if self.refuse_nonfinite and not finite(x_d):
+            raise NotFinite(f"node {self.node}: all nodes' sum is not finite at step {step}")
+        return torch.div(x_d, self.topology.n, out=out)
+
+    def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """A vector like this one, the same memory at every round: fresh memory is slow."""
+        key = (name, dtype or like.dtype, like.device)
+        known = self._buffers.get(key)
+        if known is None or known.numel() < like.numel():
+            known = self._buffers[key] = empty_like(like, dtype=dtype)
+        return known[: like.numel()]
+
+    def _post(self, messages: list[tuple[Any, Tensor, int, int]], when: str) -> list[Any]:
+        """Begin to send and receive: one by one over gloo, where a batch only costs time."""
+        works: list[Any] = []
+        peer = None
+        try:
+            if messages and not self._over_gloo(messages[0][1]):
+                return dist.batch_isend_irecv(
+                    [
+                        dist.P2POp(op, v, self._rank[j], self.group, tag)
+                        for op, v, j, tag in messages
+                    ]
+                )
+            for op, v, peer, tag in messages:
+                works.append(op(v, self._rank[peer], self.group, tag))
+        except RuntimeError as error:
+            raise self.lost(peer, when, error, 0.0) from None
+        return works
+
+    def _over_gloo(self, sent: Tensor) -> bool:
+        """Whether gloo takes it: a group that was made without a name has NCCL for GPUs only."""
+        return self._only_gloo or sent.device.type == "cpu"
+
+    def lost(self, node: int | None, when: str, error: Exception, waited: float) -> PeerLost:
+        """What to say when a node did not answer in so many seconds."""
+        return progress.of(self.group).peer_lost(node, when, error, waited)
+
+
+_NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
+
+
+def _counts(group: Any) -> Iterator[int]:
+    """Numbers for the mixers of a group, so that messages of one are not taken for another's."""
+    return _NUMBERS.setdefault(dist.group.WORLD if group is None else group, count())
+
+
+class Pending:
+    """An exchange under way."""
+
+    def __init__(
+        self,
+        mixer: DistributedMixer,
+        rounds: NeighborsOf,
+        stamp: Stamp,
+        x_d: Tensor,
+        sent: Tensor,
+        packed: Tensor,
+        stamps: list[Tensor],
+        inbox: list[Tensor],
+    ) -> None:
+        self.mixer = mixer
+        self.stamp = stamp
+        self.hears, self.tells = rounds.at(stamp.number)
+        in_step = stamp.phase == "step()"
+        call = f"step {stamp.step}" if in_step else f"{stamp.phase} after {stamp.step} steps"
+        self.when = call + rounds.place(stamp.number)
+        self.x_d = x_d
+        self.sent = sent  # this and `packed` must live until they are sent
+        self.packed = packed
+        self.stamps = stamps
+        self.inbox = inbox
+        self.works: list[Any] = []
+        self.waited_before = mixer.traffic.seconds_waited
+
+    def wait(self) -> None:
+        """Wait for the messages, and refuse those that belong elsewhere."""
+        began = now = time.perf_counter()
+        traffic = self.mixer.traffic
+        heard = [j for j, _ in self.hears]
+        peers = [*heard, *heard, *self.tells, *self.tells]
+        works, self.works = self.works, []
+        if not works:  # nobody to wait for, or waited for before
+            return
+        together = len(works) != len(peers)  # NCCL has one handle for the whole batch
+        for place, work in enumerate(works):
+            if place == len(heard) and not together:
+                self._require_same_stamps()
+            peer = peers[0] if together else peers[place]
+            self._wait(peer, work, began)
+            before, now = now, time.perf_counter()
+            traffic.wait_for(peer, now - before)
+        if together:
+            self._require_same_stamps()
+        traffic.seconds_waited += now - began
+        self.mixer.straggler.exchanged()
+
+    def finish(self, out: Tensor | None = None) -> Tensor:
+        """Wait for the messages; the mixed vector, in `out` if given (which may be x_d itself)."""
+        self.wait()
+        if self.mixer.refuse_nonfinite:
+            self._refuse_nonfinite()
+        return self._mixed(torch.empty_like(self.x_d) if out is None else out)
+
+    def drift(self) -> Tensor | None:
+        """Wait for the messages; what the neighbors add to x, None if there are none."""
+        self.wait()
+        if self.mixer.refuse_nonfinite:
+            self._refuse_nonfinite()
+        if not self.hears:
+            return None
+        weights = [weight for _, weight in self.hears]
+        total, *others = self._differences()
+        total.mul_(weights[0])
+        for weight, box in zip(weights[1:], others, strict=True):
+            total.add_(box, alpha=weight)
+        return total
+
+    def _mixed(self, out: Tensor) -> Tensor:
+        """x + Σ w (x_j - x), both as they were sent: what is rounded on the wire cancels."""
+        if not self.hears:
+            return out if out is self.x_d else out.copy_(self.x_d)
+        weights = [weight for _, weight in self.hears]
+        if len(weights) == 1 and self.sent.dtype == self.x_d.dtype:
+            return torch.lerp(self.x_d, self.inbox[0], weights[0], out=out)
+        boxes = self._differences()
+        torch.add(self.x_d, boxes[0], alpha=weights[0], out=out)
+        for weight, box in zip(weights[1:], boxes[1:], strict=True):
+            out.add_(box, alpha=weight)
+        return out
+
+    def _differences(self) -> list[Tensor]:
+        """x_j - x as they were sent, in the type of x, in the memory of what was received."""
+        own, boxes = self.sent, self.inbox
+        if own.dtype != self.x_d.dtype:  # arithmetic on two types at once is many times slower
+            own, *boxes = [
+                self.mixer.buffer((self.stamp.content, "wide", i), self.x_d).copy_(narrow)
+                for i, narrow in enumerate([own, *boxes])
+            ]
+        return [box.sub_(own) for box in boxes]
+
+    def _wait(self, peer: int, work: Any, began: float) -> None:
+        try:
+            if not work.wait(timedelta(seconds=self.mixer.timeout)):
+                raise RuntimeError("timed out")
+        except RuntimeError as error:
+            waited = time.perf_counter() - began
+            raise self.mixer.lost(peer, self.when, error, waited) from None
+
+    def _require_same_stamps(self) -> None:
+        for (peer, _), message in zip(self.hears, self.stamps, strict=True):
+            stamp, waited = Stamp.unpack(message)
+            require_same(self.stamp, stamp, self.mixer.node, peer)
+            self.mixer.straggler.heard(peer, self.waited_before, waited)
+
+    def _refuse_nonfinite(self) -> None:
+        """The node's own values as well: what it had before the step can still be saved."""
+        if not finite(self.sent):
+            raise NotFinite(f"node {self.mixer.node}: its own values are not finite at {self.when}")
+        for (peer, _), box in zip(self.hears, self.inbox, strict=True):
+            if not finite(box):
+                raise NotFinite(
+                    f"node {self.mixer.node}: node {peer} sent values that are not finite at "
+                    f"{self.when}"
+                )

@@ -1,0 +1,133 @@
+"""The files of one node in the folder of a job: what it saves at a fault, and now and then.
+
+The newest is `node-I.safetensors`, the one before `node-I.previous.safetensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from basegraph.engines import checkpoint
+from basegraph.engines.checkpoint import CheckpointError
+from basegraph.engines.distributed.membership.handshake import together
+from basegraph.engines.distributed.recovery import generation
+from basegraph.engines.finite import finite
+from basegraph.errors import BasegraphError
+from basegraph.storage.files import CannotWrite, sync_folder, writing
+
+PATTERN = "node-*.safetensors"
+USED = ".used"
+"""What the name of a file ends in that nobody begins from any more."""
+GENERATION = checkpoint.integer(0, required=False)
+"""The start of the job that a file is of; files from before starts were counted have none."""
+
+NOTHING: Mapping[str, Any] = {}
+
+
+class NotSaved(BasegraphError):
+    """A model that must not be saved: nobody should begin from it."""
+
+    exit_code = 1
+
+
+REASONS = (NotSaved, CannotWrite, CheckpointError)
+"""Why a node has not been saved."""
+
+
+def save(folder: Path, node: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
+    """Write a node's file; the one that was there stays beside it. Facts must have n and step."""
+    path = folder / f"node-{node}.safetensors"
+    with writing(path):
+        folder.mkdir(parents=True, exist_ok=True)
+    # Whenever this is killed, what was the newest file is there, under one name or another.
+    fresh = path.with_suffix(".next.safetensors")
+    checkpoint.save(fresh, tensors, {"node": node, **facts})
+    with writing(path):
+        if path.exists():
+            path.replace(path.with_suffix(".previous.safetensors"))
+        fresh.replace(path)
+        sync_folder(folder)
+    return path
+
+
+def set_aside(folder: Path, keep: Collection[Path] = ()) -> None:
+    """Begin no more from the files here but these; they stay, under another name."""
+    for path in sorted(folder.glob(PATTERN)):
+        if path in keep:
+            continue
+        try:
+            path.replace(path.with_name(path.name + USED))
+        except FileNotFoundError:  # another node on this machine was quicker
+            continue
+
+
+class NodeFiles:
+    """What this node saves in this start of the job; all nodes make it together."""
+
+    def __init__(self, folder: Path, group: Any, device: torch.device) -> None:
+        self.folder = folder
+        self.group = group
+        self.device = device
+        self.node, self.n = dist.get_rank(group), dist.get_world_size(group)
+        self.generation = generation.agree(folder, _highest(folder), group, device)
+
+    def begin(self, keep: Collection[Path] = ()) -> None:
+        """From now on earlier starts are over; of the files that are there, these are still good.
+
+        They stay until this start has saved others. No node goes on before all have done this:
+        what it saves then would be taken for one of these.
+        """
+
+        def work() -> None:
+            generation.begin(self.folder, self.generation)
+            set_aside(self.folder, keep)
+
+        together(work, self.group, self.device)
+
+    def save(
+        self, x_d: Tensor, step: int, more: Mapping[str, Any] = NOTHING, *, periodic: bool = False
+    ) -> Path:
+        """Write this node's model after so many steps, and more facts about it.
+
+        Raises:
+            NotSaved: The model is not finite, or this start is over: nobody should begin from it.
+            CannotWrite: The disk is full, say. The file before is intact.
+
+        """
+        if not finite(x_d):
+            raise NotSaved(f"the model of node {self.node} has values that are not finite")
+        now = generation.last(self.folder)
+        if now > self.generation:
+            raise NotSaved(
+                f"node {self.node} is of start {self.generation}; {self.folder} is at start {now}"
+            )
+        facts = {"n": self.n, "step": step, "generation": self.generation}
+        return save(
+            self.folder, self.node, {"x": x_d}, {**facts, "periodic": int(periodic), **more}
+        )
+
+    def rescue(self, x_d: Tensor, step: int, more: Mapping[str, Any] = NOTHING) -> str:
+        """Save this node at a fault; says where, or why not: the fault itself is to be heard of."""
+        try:
+            path = self.save(x_d, step, more)
+        except REASONS as error:
+            return f"not saved: {error}"
+        return f"saved node {self.node} after {step} steps in {path}"
+
+
+def _highest(folder: Path) -> int:
+    """The last start that a file here is of; those that cannot be read are reported elsewhere."""
+    found = 0
+    for path in folder.glob(PATTERN):
+        try:
+            facts, _ = checkpoint.header(path, {"generation": GENERATION})
+        except CheckpointError:
+            continue
+        found = max(found, facts.get("generation", 0))
+    return found

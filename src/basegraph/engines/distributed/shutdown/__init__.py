@@ -1,0 +1,1 @@
+"""Ending a node in time when it is asked to stop."""

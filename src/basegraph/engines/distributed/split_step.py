@@ -1,0 +1,161 @@
+"""A method's step around one exchange with the neighbours, block by block.
+
+A method works on every parameter by itself, and what it mixes does not depend on what it has mixed
+before in the same step. So the step can be walked through twice: first to learn what is to be
+sent, then, with the neighbours' answers, to move. Everything that is sent goes into one message.
+Both walks go over blocks that fit the cache, and compute what is wanted where it is wanted.
+
+Shape legend: x_d and the parts of a state (d,) of one node; outbox everything to be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from basegraph.algorithms.method import Method
+from basegraph.engines.distributed.deferred import Deferred, there
+from basegraph.engines.distributed.memory import empty_like
+
+Exchange = Callable[[Tensor, Tensor], Tensor]
+"""outbox, where to put it -> the same, mixed; the two may be one."""
+
+
+class Block(NamedTuple):
+    """Some neighbouring parameters with their gradient and one choice of options."""
+
+    where: slice
+    grad: Tensor
+    lr: Any
+    decay: float
+    method: Method
+    """The method with the options of these parameters."""
+
+
+class SplitStep:
+    """Makes steps of a method; keeps the buffer of what is sent from step to step.
+
+    Blocks may have the method with other options than `method`, of which only what no option
+    changes is asked here: how many vectors are sent, and when.
+    """
+
+    def __init__(self, method: Method) -> None:
+        self.method = method
+        self._outbox: Tensor | None = None
+        self._next: Any = None
+
+    @torch.no_grad()
+    def __call__(
+        self,
+        x_d: Tensor,
+        state: Any,
+        blocks: list[Block],
+        exchange: Exchange | None,
+    ) -> Any:
+        """Move x_d in place; returns the new state, whose vectors are the old one's, overwritten.
+
+        Without an exchange nobody talks. If the exchange fails, nothing has moved.
+        """
+        if exchange is None:
+            return self._move(x_d, state, blocks, lambda block: lambda v: v)
+        if self.method.ends_with_mix:
+            return self._once(x_d, state, blocks, exchange)
+        outbox, places = self._collect(x_d, state, blocks)
+        mixed = exchange(outbox, outbox)
+
+        def answers(block: Block) -> Callable[[Deferred], Deferred]:
+            waiting = iter(places[block.where.start])
+            return lambda v: Deferred.of(mixed[next(waiting)])
+
+        return self._move(x_d, state, blocks, answers)
+
+    def _once(self, x_d: Tensor, state: Any, blocks: list[Block], exchange: Exchange) -> Any:
+        """One walk is enough where the exchange comes last: the new state waits beside the old."""
+        if self._outbox is None:
+            self._outbox = empty_like(x_d)
+            self._next = type(state)(*(empty_like(part) for part in state))
+        outbox, new = self._outbox, self._next
+
+        for block in blocks:
+            half, moved = self._step(x_d, state, block, lambda v: v)
+            for whole, fresh in zip(new, moved, strict=True):  # first: x may be made from these
+                fresh.into(whole[block.where])
+            half.into(outbox[block.where])
+        exchange(outbox, x_d)
+        self._next = state
+        return new
+
+    def _collect(
+        self, x_d: Tensor, state: Any, blocks: list[Block]
+    ) -> tuple[Tensor, dict[int, list[slice]]]:
+        """What is to be sent, and where in it each block's vectors are."""
+        size = len(x_d)
+        sections = max(self.method.messages, 1)
+        if self._outbox is None:
+            self._outbox = empty_like(x_d, size=sections * size + EXTRA)
+        outbox, places = self._outbox, {}
+        used = sections * size
+        for block in blocks:
+            asked: list[slice] = []
+
+            def ask(v: Deferred, block: Block = block, asked: list[slice] = asked) -> Deferred:
+                nonlocal used
+                width = block.where.stop - block.where.start
+                if v.numel() == width and len(asked) < sections:
+                    first = len(asked) * size + block.where.start
+                    place = slice(first, first + width)
+                else:  # one number for the whole node, the same in every block
+                    place = slice(sections * size, sections * size + v.numel())
+                    used = max(used, place.stop)
+                v.into(outbox[place])
+                asked.append(place)
+                return v
+
+            self._step(x_d, state, block, ask)
+            places[block.where.start] = asked
+        return outbox[:used], places
+
+    def _move(
+        self,
+        x_d: Tensor,
+        state: Any,
+        blocks: list[Block],
+        mix: Callable[[Block], Callable[[Deferred], Deferred]],
+    ) -> Any:
+        size = len(x_d)
+        shared: dict[str, Tensor] = {}
+        for block in blocks:
+            new_x, new = self._step(x_d, state, block, mix(block))
+            moved = [fresh.value() for fresh in new]
+            x = new_x.value()  # everything is computed before anything is overwritten
+            for name, fresh in zip(state._fields, moved, strict=True):
+                whole = getattr(state, name)
+                if len(whole) == size:
+                    whole[block.where] = fresh  # before x: this may be the old x
+                else:
+                    shared[name] = fresh.clone()
+            x_d[block.where] = x
+        for name, fresh in shared.items():
+            getattr(state, name).copy_(fresh)
+        return state
+
+    def _step(
+        self,
+        x_d: Tensor,
+        state: Any,
+        block: Block,
+        mix: Callable[[Deferred], Deferred],
+    ) -> tuple[Deferred, Any]:
+        size, where = len(x_d), block.where
+        part = type(state)(*(s[where] if len(s) == size else s for s in state))
+        x, grad = x_d[where], block.grad
+        if block.decay:
+            grad = torch.add(grad, block.method.gradient_point(x, part), alpha=block.decay)
+        return block.method.step(Deferred.of(x), Deferred.of(grad), there(part), block.lr, mix)
+
+
+EXTRA = 16
+"""Numbers of a node, besides its vectors, that a method may mix (push-sum's mass is one)."""

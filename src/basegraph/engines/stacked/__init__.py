@@ -1,0 +1,1 @@
+"""All nodes in one process: one tensor with a leading node axis."""

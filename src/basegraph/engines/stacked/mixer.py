@@ -1,0 +1,105 @@
+"""Mixing with all nodes in one process: one (n, d) tensor, one row per node.
+
+Weights in float32 sum to one only up to rounding, and a sum that is always too large or too small
+by the same 3e-8 moves the average of all nodes, step after step: methods that extrapolate from
+earlier steps (D², exact diffusion) run away. So every form mixes differences, x + Σ_j w_j (x_j - x)
+or the like: nodes that agree stay where they are, exactly, whatever the weights sum to.
+
+Shape legend: x_nd nodes × numbers, peer_nk and weight_nk nodes × neighbours, w_nn the dense matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from basegraph.engines.stacked.peers import plan
+from basegraph.topologies.core.round import Round
+from basegraph.topologies.core.sequence import Topology
+
+DENSE = 512
+"""Up to this many nodes a GPU is quickest with the dense matrix for several neighbours."""
+GATHERED_ON_CPU = 12
+"""A CPU gathers one neighbour in the time of so many columns of the dense matrix."""
+
+
+class StackedMixer:
+    """The rounds of a topology, ready on a device."""
+
+    def __init__(self, topology: Topology, device: torch.device, dtype: torch.dtype) -> None:
+        self.topology = topology
+        self.device = device
+        self.dtype = dtype
+        self._ready: dict[int, Callable[[Tensor], Tensor]] = {}
+
+    def round(self, index: int) -> Callable[[Tensor], Tensor]:
+        """The mix of round `index`: x_nd -> W x_nd."""
+        period = self.topology.period
+        if period is None:
+            return self._prepare(self.topology.round(index))
+        phase = index % period
+        if phase not in self._ready:
+            self._ready[phase] = self._prepare(self.topology.round(phase))
+        return self._ready[phase]
+
+    def _prepare(self, r: Round) -> Callable[[Tensor], Tensor]:
+        if r.degree == 0:
+            return lambda x_nd: x_nd
+        peers, weights = plan(r)
+        if peers.shape[1] == 1:
+            return one_neighbour(self._tensor(peers[:, 0]), self._tensor(weights))
+        if self._gathers(*peers.shape):
+            return few_neighbours(self._tensor(peers), self._tensor(weights))
+        return dense(self._tensor(r.matrix().toarray()))
+
+    def _gathers(self, nodes: int, neighbours: int) -> bool:
+        if self.device.type == "cpu":
+            return GATHERED_ON_CPU * neighbours <= nodes
+        return gathers_on_gpu(nodes, neighbours)
+
+    def _tensor(self, array: Any) -> Tensor:
+        tensor = torch.tensor(array, device=self.device)
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+
+
+def one_neighbour(peer_n: Tensor, weight_n1: Tensor) -> Callable[[Tensor], Tensor]:
+    """Every node hears at most one other: x + w (x[peer] - x)."""
+    return lambda x_nd: torch.lerp(x_nd, x_nd.index_select(0, peer_n), weight_n1)
+
+
+def few_neighbours(peer_nk: Tensor, weight_nk: Tensor) -> Callable[[Tensor], Tensor]:
+    """Every node hears several others: x + Σ_j w_j (x[peer_j] - x), a gather for each."""
+
+    def mix(x_nd: Tensor) -> Tensor:
+        def difference(slot: int) -> Tensor:
+            return x_nd.index_select(0, peer_nk[:, slot]).sub_(x_nd)
+
+        change_nd = difference(0).mul_(weight_nk[:, :1])
+        for slot in range(1, peer_nk.shape[1]):
+            change_nd.addcmul_(weight_nk[:, slot, None], difference(slot))
+        return change_nd.add_(x_nd)
+
+    return mix
+
+
+def dense(w_nn: Tensor) -> Callable[[Tensor], Tensor]:
+    """A product with the whole matrix, of differences from the first node: x₀ + W (x - x₀)."""
+
+    def mix(x_nd: Tensor) -> Tensor:
+        first_1d = x_nd[:1]
+        return torch.mm(w_nn, x_nd - first_1d).add_(first_1d)
+
+    return mix
+
+
+def gathers_on_gpu(nodes: int, neighbours: int) -> bool:
+    """Whether a GPU gathers several neighbours, each by a kernel, instead of a product."""
+    return nodes > DENSE and 8 * neighbours <= nodes
+
+
+def average(x_nd: Tensor) -> Tensor:
+    """The exact average for everyone: what all-reduce does."""
+    return x_nd.mean(dim=0, keepdim=True).expand_as(x_nd)

@@ -1,1 +1,0 @@
-"""Mixing: applying a round to the nodes' vectors. The only place where execution differs."""

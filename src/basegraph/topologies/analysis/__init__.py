@@ -1,0 +1,1 @@
+"""Numbers about a topology: gossip on vectors, rates, bounds, disagreement."""

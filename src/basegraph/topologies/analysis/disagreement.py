@@ -1,0 +1,182 @@
+"""What the length of a sequence does not say: how far nodes stay apart while they are trained.
+
+Three diagnostics, not verdicts. Legend: n nodes, W_t the mixing matrix of step t, J = 11ᵀ/n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import inf
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from basegraph.errors import InvalidArgument
+from basegraph.topologies.core.integers import at_least
+from basegraph.topologies.core.round import FloatArray
+from basegraph.topologies.core.sequence import Sequence, Topology
+
+DOUBLINGS = 60
+"""Periods are composed so often, by squaring, before disagreement is called unbounded."""
+
+
+class PairWeights(NamedTuple):
+    """The weights of the pairs that talk, over one period."""
+
+    mean: float
+    largest: Fraction
+
+
+def pair_weights(topology: Sequence) -> PairWeights:
+    """Mean and largest weight over all arcs of one period; 0 and 0 where nobody talks.
+
+    >>> from basegraph.topologies.catalog import topology
+    >>> pair_weights(topology("base", n=5))
+    PairWeights(mean=0.53, largest=Fraction(4, 5))
+    """
+    rounds = list(_periodic(topology))
+    arcs = sum(len(r.receivers) for r in rounds)
+    if not arcs:
+        return PairWeights(0.0, Fraction(0))
+    heaviest = [(r, int(np.argmax(r.weights))) for r in rounds if len(r.receivers)]
+    largest = max(Fraction(int(r.numerators[e]), int(r.denominators[e])) for r, e in heaviest)
+    return PairWeights(float(sum(r.weights.sum() for r in rounds) / arcs), largest)
+
+
+def training_disagreement(
+    topology: Topology,
+    rho: float,
+    momentum: float = 0.9,
+    *,
+    samples: int | None = None,
+    steps: int = 2000,
+    seed: int = 0,
+) -> float:
+    """D(ρ): how far nodes with different optima stay apart under momentum SGD of step size ρ.
+
+    Node i pulls towards its own optimum b_i (mean zero over the nodes, variance one, independent):
+    u ← βu + (x - b), x ← W_t (x - ρu). The steady state of each phase of the period is linear in
+    b, x = A b, and D is the mean over the phases of ‖A‖² / n (Frobenius).
+
+    One linear system of 2n unknowns, exact to rounding, for n up to a few hundred. With `samples`,
+    a Monte-Carlo estimate instead, for any n and for random topologies: so many draws of b (signs
+    ±1, centred), mixed for `steps` rounds; the mean over the second half.
+
+    >>> from basegraph.topologies.catalog import topology
+    >>> round(training_disagreement(topology("base", n=25), 0.05), 3)
+    0.212
+    """
+    if not 0 < rho < inf:
+        raise InvalidArgument("rho", rho, "must be a number above 0")
+    if not 0 <= momentum < 1:
+        raise InvalidArgument("momentum", momentum, "must be a number in [0, 1)")
+
+    def step(matrix: Any, state: FloatArray, pull: FloatArray | float) -> FloatArray:
+        """State (2, n, columns): x and u."""
+        x, u = state
+        u = momentum * u + x - pull
+        return np.stack([matrix @ (x - rho * u), u])
+
+    if samples is not None:
+        optima = _signs(topology.n, at_least(1, samples=samples), seed)
+        zero = np.zeros((2, *optima.shape))
+        return _simulated(topology, zero, steps, lambda matrix, s: step(matrix, s, optima))
+    matrices = [r.matrix() for r in _periodic(topology)]
+    n = topology.n
+    optima = np.eye(n) - 1 / n
+    period: Any = np.eye(2 * n).reshape(2, n, 2 * n)
+    forced = np.zeros((2, n, n))
+    for matrix in matrices:
+        period, forced = step(matrix, period, 0.0), step(matrix, forced, optima)
+    steady = np.linalg.solve(np.eye(2 * n) - period.reshape(2 * n, 2 * n), forced.reshape(2 * n, n))
+    state: Any = steady.reshape(2, n, n)
+    total = 0.0
+    for matrix in matrices:
+        state = step(matrix, state, optima)
+        total += float((state[0] ** 2).sum())
+    return total / (n * len(matrices))
+
+
+def noise_disagreement(
+    topology: Topology, *, samples: int | None = None, steps: int = 2000, seed: int = 0
+) -> float:
+    """How far nodes stay apart when each adds independent noise of variance one before every round.
+
+    The mean over the phases of tr C / n in the steady state of C ← W (C + I - J) Wᵀ; infinite
+    where the topology does not connect the nodes. Exact to rounding for n up to a few hundred; with
+    `samples`, a Monte-Carlo estimate as for `training_disagreement`. That starts from agreement
+    and comes out too small where forgetting takes more than steps / 2 rounds: a ring takes some n²
+    of them (`diagnose` gives no estimate then).
+
+    >>> from basegraph.topologies.catalog import topology
+    >>> round(noise_disagreement(topology("base", n=25)), 2)
+    1.09
+    """
+    n = topology.n
+    if samples is not None:
+        draws = np.random.Generator(np.random.Philox(key=at_least(0, seed=seed)))
+        shape = n, at_least(1, samples=samples)
+
+        def shaken(matrix: Any, state: FloatArray) -> FloatArray:
+            noise = draws.standard_normal(shape)
+            return np.stack([matrix @ (state[0] + noise - noise.mean(axis=0))])
+
+        return _simulated(topology, np.zeros((1, *shape)), steps, shaken)
+    matrices = [r.matrix() for r in _periodic(topology)]
+    centred = np.eye(n) - 1 / n
+    period, steady = centred, np.zeros((n, n))
+    for matrix in matrices:
+        period = matrix @ period
+        steady = _both_sides(matrix, steady + centred)
+    for _ in range(DOUBLINGS):  # C = Q + ΦQΦᵀ + Φ²QΦ²ᵀ + ...
+        if np.linalg.norm(period) < 1e-12:
+            break
+        steady = steady + period @ steady @ period.T
+        period = period @ period
+    else:
+        return inf
+    total = 0.0
+    for matrix in matrices:
+        steady = _both_sides(matrix, steady + centred)
+        total += float(np.trace(steady))
+    return total / (n * len(matrices))
+
+
+def _both_sides(matrix: Any, covariance: FloatArray) -> FloatArray:
+    once: FloatArray = matrix @ covariance
+    return np.asarray(matrix @ once.T)
+
+
+def _periodic(topology: Topology) -> Sequence:
+    if not isinstance(topology, Sequence):
+        raise InvalidArgument("topology", topology, "must have a period; or ask for samples")
+    return topology
+
+
+def _signs(n: int, samples: int, seed: int) -> FloatArray:
+    """(n, samples) signs, centred over the nodes, with the expected sum of squares n - 1 each."""
+    draws = np.random.Generator(np.random.Philox(key=at_least(0, seed=seed)))
+    signs = draws.integers(0, 2, size=(n, samples)) * 2.0 - 1
+    return np.asarray(signs - signs.mean(axis=0))
+
+
+def _simulated(
+    topology: Topology,
+    state: FloatArray,
+    steps: int,
+    step: Callable[[Any, FloatArray], FloatArray],
+) -> float:
+    """The mean square of x over nodes, samples and the second half of the steps."""
+    steps = at_least(2, steps=steps)
+    period = topology.period
+    known = [topology.round(t).matrix() for t in range(period)] if period else []
+    first = steps // 2
+    if period and steps >= 2 * period:
+        first = steps - first // period * period  # whole periods
+    total = 0.0
+    for t in range(steps):
+        state = step(known[t % len(known)] if known else topology.round(t).matrix(), state)
+        if t >= first:
+            total += float((state[0] ** 2).mean())
+    return total / (steps - first)

@@ -1,0 +1,109 @@
+"""Gossip averaging: what repeated mixing does to the nodes' values.
+
+Shape legend: x is (n,) or (n, d), one row per node. A round costs O(arcs × d): one product with a
+sparse matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from basegraph.errors import InvalidArgument
+from basegraph.topologies.core.closed_form import refuse_beyond_memory
+from basegraph.topologies.core.integers import at_least
+from basegraph.topologies.core.round import FloatArray
+from basegraph.topologies.core.sequence import Topology
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+FLOOR = 1e-28
+"""Below this, an error that began near 1 in float64 is rounding: consensus is exact."""
+
+
+KEPT = 2**25
+"""Matrices of a whole period are kept for the next one up to this many entries (half a GiB)."""
+
+
+def consensus_error(topology: Topology, x0: NDArray[Any], steps: int) -> FloatArray:
+    """The disagreement (1/n) Σ_i |x_i - mean|² before each of `steps` rounds and after the last.
+
+    x0 is (n,) or (n, d), float32 or float64; the arithmetic is done in its type. Returns float64
+    of length steps + 1.
+
+    >>> from basegraph.topologies.catalog import topology
+    >>> consensus_error(topology("base", n=4), np.array([4.0, 0.0, 0.0, 0.0]), steps=2)
+    array([3., 1., 0.])
+    """
+    steps = at_least(0, steps=steps)
+    states = gossip(topology, x0)
+    return np.array([disagreement(next(states)) for _ in range(steps + 1)])
+
+
+def gossip(topology: Topology, x0: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The nodes' values before step 0, 1, 2, ... without end, as read-only arrays.
+
+    >>> from basegraph.topologies.catalog import topology
+    >>> states = gossip(topology("base", n=4), np.array([4.0, 0.0, 0.0, 0.0]))
+    >>> [next(states).tolist() for _ in range(3)]
+    [[4.0, 0.0, 0.0, 0.0], [2.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
+    """
+    return _states(topology, _checked(topology, x0))
+
+
+def _states(topology: Topology, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    kept: dict[int, csr_array[Any, Any]] = {}
+    for step in count():
+        x.flags.writeable = False
+        yield x
+        phase = step if topology.period is None else step % topology.period
+        matrix = kept.get(phase)
+        if matrix is None:
+            matrix = topology.round(step).matrix(x.dtype)
+            if topology.period is not None and matrix.nnz * topology.period <= KEPT:
+                kept[phase] = matrix
+        x = matrix @ x
+
+
+def disagreement(x: NDArray[Any]) -> float:
+    """(1/n) Σ_i |x_i - mean|², summed in float64.
+
+    >>> disagreement(np.array([4.0, 0.0, 0.0, 0.0]))
+    3.0
+    """
+    x = x.astype(np.float64, copy=False)
+    return float(np.square(x - x.mean(axis=0)).sum() / len(x))
+
+
+def gaussian_start(n: int, seed: int, d: int | None = None) -> FloatArray:
+    """Independent standard Gaussians, (n,) or (n, d): the paper's start, fixed by the seed."""
+    draws = np.random.Generator(np.random.Philox(key=at_least(0, below=2**64, seed=seed)))
+    size = 8 * n * (d or 1)
+    refuse_beyond_memory(n, size, f"the nodes' values take {size} bytes")
+    return draws.standard_normal(n if d is None else (n, d))
+
+
+def _checked(topology: Topology, x0: NDArray[Any]) -> NDArray[Any]:
+    if not isinstance(topology, Topology):
+        raise InvalidArgument("topology", topology, "must be a topology; bg.topology makes one")
+    try:
+        x = np.asarray(x0)
+    except ValueError:
+        raise InvalidArgument("x0", x0, "must be an array") from None
+    if x.dtype.kind in "iu":
+        x = x.astype(np.float64)
+    if x.dtype not in (np.float32, np.float64):
+        raise InvalidArgument("x0", f"array of {x.dtype}", "must be float32 or float64")
+    n = topology.n
+    if x.ndim not in (1, 2) or len(x) != n:
+        raise InvalidArgument(
+            "x0", f"array of shape {x.shape}", f"must have shape ({n},) or ({n}, d)"
+        )
+    if not np.isfinite(x).all():
+        raise InvalidArgument("x0", "array", "must be finite: it holds NaN or infinity")
+    return x.copy()

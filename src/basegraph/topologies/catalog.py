@@ -1,0 +1,149 @@
+"""The catalogue: every topology by name, the one registry.
+
+To add a topology, write its builder in a file of its own and add one line to `_BUILDERS`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from basegraph.errors import InvalidArgument, unknown
+from basegraph.specs import refuse_twice, split_spec, value_of
+from basegraph.topologies.baselines.equitopo import (
+    d_equistatic,
+    one_peer_d_equidyn,
+    one_peer_u_equidyn,
+    u_equistatic,
+)
+from basegraph.topologies.baselines.exponential import (
+    exponential,
+    one_peer_exponential,
+    one_peer_hypercube,
+)
+from basegraph.topologies.baselines.static import complete, ring, torus
+from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.paper.base import base
+from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube
+from basegraph.topologies.paper.simple_base import simple_base
+from basegraph.topologies.short.euclid import euclid
+from basegraph.topologies.short.short import block_merge, block_mix, short
+from basegraph.topologies.steady.steady import steady
+from basegraph.topologies.transform.stay_home import stay_home
+
+
+@dataclass(frozen=True)
+class Builder:
+    """A catalogue entry: call it with n and the topology's options."""
+
+    name: str
+    build: Callable[..., Topology]
+
+    @property
+    def description(self) -> str:
+        """What it is, in one line: the first of the builder's docstring."""
+        return (inspect.getdoc(self.build) or "").partition("\n")[0]
+
+    @property
+    def options(self) -> Mapping[str, object]:
+        """The options it takes besides n, with their defaults."""
+        parameters = inspect.signature(self.build).parameters.values()
+        return {
+            p.name: p.default
+            for p in parameters
+            if p.name != "n" and p.kind is not inspect.Parameter.KEYWORD_ONLY
+        }
+
+    def __call__(self, n: int, **options: object) -> Topology:
+        """Build it, after refusing options that it does not have."""
+        for option in options:
+            if option not in self.options:
+                raise unknown(f"option of {self.name}", option, self.options)
+        return self.build(n, **options)
+
+
+_BUILDERS: dict[str, Callable[..., Topology]] = {
+    "base": base,
+    "simple-base": simple_base,
+    "hyper-hypercube": hyper_hypercube,
+    "short": short,
+    "euclid": euclid,
+    "steady": steady,
+    "block-mix": block_mix,
+    "block-merge": block_merge,
+    "one-peer-hypercube": one_peer_hypercube,
+    "one-peer-exponential": one_peer_exponential,
+    "exponential": exponential,
+    "ring": ring,
+    "torus": torus,
+    "complete": complete,
+    "d-equistatic": d_equistatic,
+    "u-equistatic": u_equistatic,
+    "one-peer-d-equidyn": one_peer_d_equidyn,
+    "one-peer-u-equidyn": one_peer_u_equidyn,
+}
+TOPOLOGIES: Mapping[str, Builder] = MappingProxyType(
+    {name: Builder(name, build) for name, build in _BUILDERS.items()}
+)
+"""name -> builder."""
+
+
+def topology(spec: str, n: int, **options: object) -> Topology:
+    """The topology that a spec names, on n nodes.
+
+    A spec is a catalogue name, with options behind a colon if wanted:
+
+    >>> topology("base:k=2", n=25)
+    <base:k=2, 25 nodes, 6 rounds, degree 2>
+    >>> topology("base", n=25, k=2)
+    <base:k=2, 25 nodes, 6 rounds, degree 2>
+
+    Topologies that pair nodes also have the option `home`, which is `stay_home`:
+
+    >>> topology("base:home=true", n=25)
+    <base:k=1,home=true, 25 nodes, 9 rounds, degree 1>
+    >>> topology("bas", n=25)
+    Traceback (most recent call last):
+        ...
+    basegraph.errors.InvalidArgument: topology='bas': did you mean 'base'? Known: base, ...
+    """
+    name, written = parse_spec(spec)
+    refuse_twice(spec, written, options)
+    asked = {**written, **options}
+    home = asked.pop("home", False)
+    if not isinstance(home, bool):
+        raise InvalidArgument("home", home, "must be true or false")
+    built = TOPOLOGIES[name](n, **asked)
+    return stay_home(built) if home else built
+
+
+def parse_spec(spec: str) -> tuple[str, dict[str, object]]:
+    """A spec as (catalogue name, options).
+
+    >>> parse_spec("base:k=2,redundant=false")
+    ('base', {'k': 2, 'redundant': False})
+    """
+    name, written = split_spec("topology", spec, TOPOLOGIES)
+    return name, {option: value_of(text) for option, text in written.items()}
+
+
+def parse_specs(argument: str, text: str) -> list[str]:
+    """Several specs, separated by commas; an option after a comma belongs to the spec before it.
+
+    >>> parse_specs("--topologies", "base:k=1,ring,u-equistatic:degree=2,seed=3")
+    ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
+    """
+    specs: list[str] = []
+    for item in text.split(","):
+        name = item.partition(":")[0]
+        if specs and "=" in name:
+            specs[-1] += f",{item}"
+        elif item:
+            specs.append(item)
+    if not specs:
+        raise InvalidArgument(argument, text, "must name at least one topology")
+    for spec in specs:
+        parse_spec(spec)
+    return specs

@@ -1,0 +1,1 @@
+"""Rounds and sequences: the value types of a topology, and exact integers behind them."""

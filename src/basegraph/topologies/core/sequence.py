@@ -1,0 +1,115 @@
+"""`Topology`: what says which round happens at step t. `Sequence`: a topology with a period.
+
+Time is an argument: `topology.round(t)` is a pure function of t, and reading it advances nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
+from functools import cached_property
+
+from basegraph.errors import InvalidArgument
+from basegraph.topologies.core.integers import at_least, node
+from basegraph.topologies.core.round import Round
+
+
+class Topology(ABC):
+    """Which round happens at step t, on n nodes."""
+
+    spec: str
+    """How the catalogue is asked for it: `base:k=1`."""
+    n: int
+    period: int | None
+    """After how many steps the rounds repeat; None: never (a random topology)."""
+    max_degree: int
+    """The largest number of neighbours any node talks to in one round."""
+    promised_degree: int | None = None
+    """The k that was asked for, where the construction promises not to exceed it."""
+    symmetric: bool
+    """Whether every mixing matrix is symmetric (the graphs are undirected)."""
+    note: str = ""
+    """What to know about this topology at this n, if anything."""
+
+    @property
+    def name(self) -> str:
+        """The catalogue name: the spec without its options."""
+        return self.spec.partition(":")[0]
+
+    def round(self, step: int) -> Round:
+        """The round of this step; nothing of the other rounds is built."""
+        return self._round(self._phase(step))
+
+    def neighbors(self, i: int, step: int) -> dict[int, Fraction]:
+        """Whom node i hears at this step, {sender: weight}, in the cheapest way there is."""
+        return self._neighbors(node(i, self.n), self._phase(step))
+
+    def _phase(self, step: int) -> int:
+        step = at_least(0, step=step)
+        return step if self.period is None else step % self.period
+
+    @abstractmethod
+    def _round(self, phase: int) -> Round: ...
+
+    def _neighbors(self, i: int, phase: int) -> dict[int, Fraction]:
+        return self._round(phase).neighbors(i)
+
+    def __repr__(self) -> str:
+        rounds = "random rounds" if self.period is None else f"{self.period} rounds"
+        return f"<{self.spec}, {self.n} nodes, {rounds}, degree {self.max_degree}>"
+
+
+class Sequence(Topology):
+    """A topology with a period m: rounds 0 .. m-1, then again. Iterating gives one period.
+
+    Made from a list of rounds, it is the way to bring one's own:
+
+    >>> once = Round.from_edges(2, {(0, 1): Fraction(1, 2)})
+    >>> len(Sequence([once, once])), Sequence([once]).round(7) == once
+    (2, True)
+    """
+
+    period: int
+
+    def __init__(self, rounds: Iterable[Round], spec: str = "custom") -> None:
+        self._rounds = list(rounds)
+        if not self._rounds or not all(isinstance(r, Round) for r in self._rounds):
+            raise InvalidArgument("rounds", self._rounds, "must be one or more rounds")
+        sizes = {r.n for r in self._rounds}
+        if len(sizes) > 1:
+            raise InvalidArgument("rounds", sorted(sizes), "must all have the same number of nodes")
+        (self.n,) = sizes
+        self.spec = spec
+        self.period = len(self._rounds)
+
+    @cached_property
+    def max_degree(self) -> int:  # type: ignore[override]
+        """The largest number of neighbours any node talks to in one round."""
+        return max(r.degree for r in self)
+
+    @cached_property
+    def symmetric(self) -> bool:  # type: ignore[override]
+        """Whether every mixing matrix is symmetric (the graphs are undirected)."""
+        return all(r.is_symmetric() for r in self)
+
+    def _round(self, phase: int) -> Round:
+        return self._rounds[phase]
+
+    def __len__(self) -> int:
+        return self.period
+
+    def __getitem__(self, index: int) -> Round:
+        if not -self.period <= index < self.period:
+            raise IndexError(f"round {index} of a sequence of {self.period} rounds")
+        return self.round(index % self.period)
+
+    def __iter__(self) -> Iterator[Round]:
+        return (self.round(step) for step in range(self.period))
+
+
+def rebuilt(topology: Topology) -> tuple[Callable[..., Topology], tuple[str, int]]:
+    """How to pickle a topology of the catalogue: spec and n say everything."""
+    from basegraph.topologies.catalog import topology as build
+
+    return build, (topology.spec, topology.n)

@@ -1,0 +1,1 @@
+"""The shortest known sequences, and the planner that puts them together."""

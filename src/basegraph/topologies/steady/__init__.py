@@ -1,0 +1,1 @@
+"""Sequences of pairs chosen for small disagreement in training."""

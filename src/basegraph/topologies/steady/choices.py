@@ -1,0 +1,62 @@
+"""The freedom that euclid leaves: other mirrors that are exact as well."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import NamedTuple
+
+from basegraph.topologies.short.euclid import Mirror, chain
+
+
+class Choices(NamedTuple):
+    """What may be chosen; everything that fits together gives an exact sequence."""
+
+    splits: tuple[tuple[int, int], ...]
+    """The factors of the circle's length in any order, each with any v coprime to it."""
+    lifts: tuple[int, ...]
+    """Per mirror after the first: which of the equivalent places its axis goes through."""
+    renamed: tuple[int, ...] = ()
+    """Mirrors, by their number, after which the two nodes of every pair swap their names."""
+    backwards: bool = False
+    """Whether the mirrors come in the opposite order."""
+    extras: tuple[tuple[int, int, int], ...] = ()
+    """More mirrors at the end, (shift, numerator, denominator): what is even stays so."""
+
+
+def free_mirrors(places: int, choices: Choices) -> tuple[Mirror, ...]:
+    """The mirrors of a circle that these choices make.
+
+    The m-th factor f_m runs its chain not on adjacent places but on those N / (f_1 ... f_m) apart;
+    the f_1 ... f_{m-1} places that are even already may be shifted against each other, anew in
+    every round (the lift).
+
+    >>> free_mirrors(3, Choices(splits=((3, 1),), lifts=(0, 0)))
+    ((0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2)))
+    """
+    found: list[Mirror] = [(0, Fraction(1, 2))]
+    lifts = iter(choices.lifts)
+    done = 1
+    for factor, v in choices.splits:
+        for shift, weight in chain(factor, v)[0]:
+            spread, step = places // (done * factor), places // done
+            found.append((spread * shift + step * next(lifts), weight))
+        done *= factor
+    if choices.backwards:
+        found.reverse()
+    for number in choices.renamed:
+        rename(found, number)
+    found += [(shift, Fraction(*weight)) for shift, *weight in choices.extras]
+    return tuple((shift % places, weight) for shift, weight in found)
+
+
+def rename(mirrors: list[Mirror], number: int) -> None:
+    """Swap names after this mirror (s, w): it becomes (s, 1 - w), every later s' becomes 2s - s'.
+
+    >>> known = [(0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2))]
+    >>> rename(known, 1)
+    >>> known
+    [(0, Fraction(1, 2)), (1, Fraction(2, 3)), (0, Fraction(1, 2))]
+    """
+    axis, weight = mirrors[number]
+    mirrors[number] = axis, 1 - weight
+    mirrors[number + 1 :] = [(2 * axis - shift, w) for shift, w in mirrors[number + 1 :]]

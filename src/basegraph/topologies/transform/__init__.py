@@ -1,0 +1,1 @@
+"""Sequences made from others: products, blocks side by side, relabelling, networkx."""

@@ -1,0 +1,1 @@
+"""The proof that a sequence is what it claims to be."""

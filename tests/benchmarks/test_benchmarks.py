@@ -1,0 +1,43 @@
+"""The benchmarks print what they say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import basegraph as bg
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_topologies_are_measured_beside_base_and_the_bound():
+    script = ROOT / "benchmarks" / "topology.py"
+    options = ["--topologies", "short,euclid", "--largest", "2", "--plus", "1", "--repeat", "1"]
+    text = subprocess.run(
+        [sys.executable, script, *options], capture_output=True, text=True, check=True
+    ).stdout
+    tables = dict(block.split("\n", 1) for block in text.split("\n\n")[1:])
+    assert list(tables) == ["short, k = 1", "short, k = 2", "short, k = 4", "euclid, k = 1"]
+    for title, table in tables.items():
+        name, k = title.split(", k = ")
+        header, row = table.splitlines()
+        assert header.split()[:4] == ["n", "rounds", "base", "bound"]
+        spec = name if name == "euclid" else f"{name}:k={k}"
+        lengths = [bg.topology(s, n=101).period for s in (spec, f"base:k={k}")]
+        assert row.split()[:4] == list(map(str, [101, *lengths, bg.shortest_possible(101, int(k))]))
+        assert all(float(cell) >= 0 for cell in row.split()[4:])
+
+
+def test_planning_and_evaluating_are_measured_against_an_epoch():
+    script = ROOT / "benchmarks" / "overhead.py"
+    text = subprocess.run(
+        [sys.executable, script, "--nodes", "30", "--epochs", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    row = text.splitlines()[-1].split()
+    assert row[0] == "30"
+    assert row[6:] == ["25", "359"]
+    assert all(float(cell) >= 0 for cell in row)

@@ -1,0 +1,23 @@
+"""A few attacks on a job; what must hold, and more of them, is in benchmarks/nemesis.py."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from support.launch import TESTS, environment
+
+NEMESIS = TESTS.parent / "benchmarks" / "nemesis.py"
+ATTACKS = "full disk,hang,slow,orphans,not a number"
+"""Each is followed by a start from what it has left; the last one is told to stop."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+def test_nothing_lost_nothing_stale_nothing_half_mixed():
+    command = [sys.executable, str(NEMESIS), "--seed", "1", "--attacks", ATTACKS, "--timeout", "6"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 violations" in done.stdout
+    assert all(f"1 × {name}:" in done.stdout for name in ["terminate", *ATTACKS.split(",")])

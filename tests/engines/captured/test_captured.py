@@ -1,0 +1,134 @@
+"""The captured step: the same numbers as the plain one, whatever the method and the topology.
+
+Without a GPU the very functions that would be captured are called one after another.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.data.catalog import load
+from basegraph.engines.captured import graph as captured
+from basegraph.engines.stacked import engine
+from basegraph.engines.stacked.engine import StackedEngine
+from basegraph.models.networks import build
+from basegraph.training.config import RunConfig
+from basegraph.training.problem import Replica
+from basegraph.training.train import train
+
+needs_gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no GPU: the captured step is not tested"
+)
+SPECS = ["base:k=1", "base:k=2", "exponential", "one-peer-u-equidyn"]
+DIGITS = load("digits")
+
+
+class NotCaptured(captured.CapturedStep):
+    """The step's functions, called instead of replayed."""
+
+    def _capture(self, body, source, target, pool):
+        step = self
+
+        class Graph:
+            def pool(self):
+                return None
+
+            def replay(self):
+                losses = body(step.tables, step.counter, source, target)
+                step.losses.index_copy_(0, step.counter, losses[None])
+                step.counter.add_(1)
+
+        return Graph()
+
+
+@pytest.fixture
+def not_captured(monkeypatch):
+    """Engines on a CPU may be told to capture."""
+    monkeypatch.setattr(engine, "CapturedStep", NotCaptured)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+
+
+def make(seeds=(0,), **fields):
+    configs = [
+        RunConfig(**{"nodes": 6, "epochs": 20, "lr": 0.02, "momentum": 0.5, **fields, "seed": seed})
+        for seed in seeds
+    ]
+    modules = [build("mlp", DIGITS.shape, 10, config.seed) for config in configs]
+    return StackedEngine(
+        DIGITS, [Replica(c, DIGITS, m) for c, m in zip(configs, modules, strict=True)]
+    )
+
+
+def fields_for(name, spec):
+    return {
+        "algorithm": name,
+        "topology": spec,
+        "augment": "crop+flip+erase",
+        "local_steps": 1 if name == "allreduce-sgd" else 2,
+        "weight_decay": 0.01,
+        "allow_unstable": True,
+    }
+
+
+@pytest.mark.usefixtures("not_captured")
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_the_captured_functions_are_the_plain_step(name, spec):
+    fields = {**fields_for(name, spec), "device": "cpu", "compile": False}
+    fast, plain = make((0, 1), **fields), make((0, 1), **fields)
+    fast.captures = True
+    for _ in range(fast.steps_per_epoch + 1):  # the last is of the second epoch
+        fast.advance()
+        plain.advance()
+    assert torch.allclose(fast.x_nd, plain.x_nd, atol=2e-6)
+    assert torch.allclose(fast.losses(), plain.losses(), atol=1e-5)
+
+
+@needs_gpu
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_captured_step_is_the_plain_step(name, spec):
+    fields = {**fields_for(name, spec), "compile": False, "precision": "float32"}
+    fast, plain = make(device="cuda", **fields), make(device="cpu", **fields)
+    for _ in range(fast.steps_per_epoch + 1):
+        fast.advance()
+        plain.advance()
+    assert torch.allclose(fast.x_nd.cpu(), plain.x_nd, atol=2e-6)
+    assert torch.allclose(fast.losses(), plain.losses(), atol=1e-5)
+
+
+@needs_gpu
+@pytest.mark.parametrize("spec", ["base:k=1", "exponential"])
+def test_compiled_step_is_the_plain_step(spec):
+    fields = {**fields_for("dsgdm", spec), "precision": "float32"}
+    fast, plain = make((0, 1), device="cuda", **fields), make((0, 1), device="cpu", **fields)
+    for _ in range(fast.steps_per_epoch + 1):
+        fast.advance()
+        plain.advance()
+    assert torch.allclose(fast.x_nd.cpu(), plain.x_nd, atol=2e-6)
+    for replica in (0, 1):
+        assert fast.evaluate(replica)["test"] == pytest.approx(plain.evaluate(replica)["test"])
+
+
+@needs_gpu
+def test_a_captured_run_resumes(tmp_path):
+    config = RunConfig(nodes=5, epochs=6, evaluate_every=1, device="cuda", compile=False)
+    whole = train(config, tmp_path / "run")
+    again = train(config, tmp_path / "run", resume=True)
+    assert [row["epoch"] for row in again] == [row["epoch"] for row in whole]
+
+
+def test_what_does_not_compile_goes_on_with_a_warning(monkeypatch):
+    def fails(*arguments, **options):
+        def compiled(*arguments):
+            raise RuntimeError("no compiler here\nand much more")
+
+        return compiled
+
+    monkeypatch.setattr(torch, "compile", fails)
+    double = captured.Compiled(lambda x: 2 * x)
+    with pytest.warns(RuntimeWarning, match="goes on without it, slower: no compiler here$"):
+        assert double(3) == 6
+    assert double(4) == 8

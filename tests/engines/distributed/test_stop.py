@@ -1,0 +1,113 @@
+"""Told to stop by whomever, however often: every node saves, within the time there is."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+from test_train_distributed import command as train_command
+
+from basegraph.engines import checkpoint
+from basegraph.engines.signals import told_to_stop
+from support.launch import Job, command
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
+NODES = 3
+
+
+def start(tmp_path, *arguments: object) -> Job:
+    job = Job(tmp_path / "log", command(NODES, "stop_script.py", tmp_path / "saved", *arguments))
+    job.wait_for(r"(going \d(.|\n)*){3}")
+    return job
+
+
+def tell_all(job: Job, number: signal.Signals) -> None:
+    """As Slurm and systemd do, and Ctrl-C; torchrun then tells its processes again."""
+    for process in [job.process.pid, *(job.worker(rank) for rank in range(NODES))]:
+        os.kill(process, number)
+
+
+def saved(tmp_path) -> dict[int, Path]:
+    files = (tmp_path / "saved").glob("*.safetensors")
+    return {checkpoint.header(path)[0]["node"]: path for path in files}
+
+
+def saved_steps(tmp_path) -> dict[int, int]:
+    return {n: checkpoint.header(path)[0]["step"] for n, path in saved(tmp_path).items()}
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_all_nodes_of_a_script_save(number, tmp_path):
+    with start(tmp_path) as job:
+        tell_all(job, number)
+        if number == signal.SIGTERM:  # once more, before torchrun has ended
+            job.process.send_signal(number)
+        job.process.wait(timeout=90)
+    text = job.log.read_text(encoding="utf-8")
+    steps = saved_steps(tmp_path)
+    assert sorted(steps) == list(range(NODES)), text
+    assert max(steps.values()) - min(steps.values()) <= NODES
+    assert len(re.findall(f"stopped by {number.name}.*saved node", text)) == NODES
+    assert "KeyboardInterrupt" not in text
+
+
+@linux
+def test_nobody_is_waited_for_beyond_the_grace_time(tmp_path):
+    """One node waits in torch for another that hangs; a third one is not in a step at all."""
+    with start(tmp_path, "stuck") as job:
+        hung = job.worker(1)
+        time.sleep(3)
+        tell_all(job, signal.SIGTERM)
+        text = job.wait_for(r"(saved node \d+ (.|\n)*){2}").string
+        os.kill(hung, signal.SIGKILL)
+        job.process.wait(timeout=90)
+    assert saved_steps(tmp_path) == {0: 5, 2: 5}, text
+    own = re.search(r"going 2: (.*)", text)
+    assert own is not None
+    bias = load_file(saved(tmp_path)[2])["x"][-3:]
+    assert bias.tolist() == json.loads(own.group(1))  # not the average that it looked at
+
+
+@linux
+def test_a_run_saves_when_all_its_processes_are_told(tmp_path):
+    out = tmp_path / "run"
+    run = train_command(NODES, "--epochs", 3000, "--evaluate-every", 1, "--out", out)
+    with Job(tmp_path / "log", run) as job:
+        job.wait_for("epoch 2:")
+        tell_all(job, signal.SIGTERM)
+        job.process.wait(timeout=90)
+    text = job.log.read_text(encoding="utf-8")
+    assert text.count("stopped by SIGTERM after step") == 1, text
+    assert load_file(out / "checkpoint.safetensors")["x"].shape[0] == NODES
+    assert not list((out / "nodes").glob("node-*"))
+
+
+def test_the_third_signal_is_obeyed_at_once(monkeypatch):
+    monkeypatch.setattr("basegraph.engines.signals.ECHO", 0.05)
+    for together in (1, 5):
+        with told_to_stop() as asked:
+            for _ in range(together):
+                signal.raise_signal(signal.SIGINT)
+            time.sleep(0.1)
+            if together == 1:
+                signal.raise_signal(signal.SIGINT)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            assert len(asked.told) == max(together + 1, 3)
+
+
+def test_a_forked_process_obeys_the_first():
+    with told_to_stop():
+        child = os.fork()
+        if not child:
+            os.kill(os.getpid(), signal.SIGTERM)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM

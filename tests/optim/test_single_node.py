@@ -1,0 +1,261 @@
+"""Scripts started without torchrun are a single node; what can be tested without neighbors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import basegraph as bg
+from basegraph.engines.distributed.mixer import DistributedMixer, Pending
+from basegraph.engines.distributed.neighbors import NeighborsOf
+from basegraph.engines.distributed.stamp import Stamp
+
+
+@pytest.fixture(autouse=True)
+def _single_node():
+    with pytest.warns(UserWarning, match="single node and exchanges nothing"):
+        bg.DecentralizedOptimizer([nn.Parameter(torch.zeros(1))], lr=0.1)
+    yield
+    dist.destroy_process_group()
+
+
+def model(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def both(net: nn.Module, **options):
+    yield bg.DecentralizedOptimizer(net.parameters(), lr=0.1, momentum=0.9, **options)
+    yield bg.Gossip(torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9), **options)
+
+
+def train(net: nn.Module, optimizer, steps: int = 30, dtype: torch.dtype = torch.float32) -> float:
+    draws = torch.Generator().manual_seed(1)
+    for _ in range(steps):
+        x = torch.randn(16, 4, generator=draws, dtype=dtype)
+        loss = nn.functional.mse_loss(net(x), x.sum(dim=1, keepdim=True))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+def values(net: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+
+
+def test_a_single_node_trains_as_torch_does():
+    plain = model()
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9))
+    for kind in (0, 1):
+        net = model()
+        optimizer = list(both(net))[kind]
+        train(net, optimizer)
+        optimizer.consensus()
+        assert torch.allclose(values(net), values(plain), atol=1e-6)
+    assert dist.get_world_size() == 1
+
+
+# -- parameters that leave the buffer ----------------------------------------------------------
+
+
+def leave_by_data(net):
+    for p in net.parameters():
+        p.data = p.data.clone()
+
+
+def leave_by_vector(net):
+    flat = nn.utils.parameters_to_vector(net.parameters()).detach().clone()
+    nn.utils.vector_to_parameters(flat, net.parameters())
+
+
+def leave_by_transposing(net):
+    net[0].weight.data = net[0].weight.data.t().contiguous().t()
+
+
+def leave_by_conversions(net):
+    net.double().float()
+
+
+@pytest.mark.parametrize(
+    "leave", [leave_by_data, leave_by_vector, leave_by_transposing, leave_by_conversions]
+)
+@pytest.mark.parametrize("kind", [0, 1])
+def test_parameters_that_leave_the_buffer_are_taken_back(leave, kind):
+    expected = model()
+    train(expected, list(both(expected))[kind], 10)
+    net = model()
+    optimizer = list(both(net))[kind]
+    leave(net)
+    train(net, optimizer, 10)
+    # The forward pass of a transposed matrix rounds differently.
+    assert torch.allclose(values(net), values(expected), atol=1e-6)
+    buffer = optimizer._node.x_d.untyped_storage().data_ptr()
+    assert all(p.untyped_storage().data_ptr() == buffer for p in net.parameters())
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_parameters_of_another_type_are_refused(kind):
+    net = model()
+    optimizer = list(both(net))[kind]
+    net.double()
+    with pytest.raises(bg.BasegraphError, match=r"is torch.float64 .* was torch.float32 .* first"):
+        train(net, optimizer, 1, torch.float64)
+
+
+def test_a_replaced_parameter_is_refused():
+    net = model()
+    optimizer = bg.Gossip(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    net.load_state_dict(model(1).state_dict(), assign=True)
+    with pytest.raises(bg.BasegraphError, match=r"assign=True.*build the optimizer afterwards"):
+        train(net, optimizer, 1)
+
+
+def test_optimizers_are_not_copied():
+    for optimizer in both(model()):
+        for duplicate in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(bg.BasegraphError, match="use state_dict"):
+                duplicate(optimizer)
+
+
+# -- options of parameter groups ---------------------------------------------------------------
+
+
+def grouped(net: nn.Module, **second) -> list[dict[str, object]]:
+    return [{"params": net[0].parameters()}, {"params": net[2].parameters(), **second}]
+
+
+@pytest.mark.parametrize(
+    "second", [{"momentum": 0.0}, {"lr": 0.01}, {"weight_decay": 0.1}, {"nesterov": True}]
+)
+def test_options_of_a_group_count(second):
+    net, plain = model(), model()
+    train(net, bg.DecentralizedOptimizer(grouped(net, **second), lr=0.1, momentum=0.9))
+    train(plain, torch.optim.SGD(grouped(plain, **second), lr=0.1, momentum=0.9))
+    assert torch.allclose(values(net), values(plain), atol=1e-5)
+
+
+def test_options_in_the_spec_of_a_method():
+    net, plain = model(), model()
+    train(net, bg.DecentralizedOptimizer(net.parameters(), "dsgdm:momentum=0.5", lr=0.1))
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.5))
+    assert torch.allclose(values(net), values(plain), atol=1e-5)
+    with pytest.raises(bg.InvalidArgument, match=r"momentum=0.9: is given in the spec"):
+        bg.DecentralizedOptimizer(net.parameters(), "dsgdm:momentum=0.5", lr=0.1, momentum=0.9)
+
+
+@pytest.mark.parametrize(
+    ("second", "complaint"),
+    [
+        ({"lrr": 0.1}, "lrr.*did you mean 'lr'"),
+        ({"damping": 0.5}, "damping.*Known: lr, momentum, nesterov, weight_decay"),
+        ({"momentum": 1.5}, "momentum=1.5"),
+        ({"lr": -1}, "lr=-1: must be a number ≥ 0"),
+    ],
+)
+def test_wrong_options_of_a_group_are_refused(second, complaint):
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        bg.DecentralizedOptimizer(grouped(model(), **second), lr=0.1)
+
+
+def test_groups_with_names_and_later_groups():
+    net = model()
+    optimizer = bg.DecentralizedOptimizer(grouped(net, name="head"), lr=0.1)
+    train(net, optimizer, 2)
+    for built in (optimizer, bg.Gossip(torch.optim.SGD(model().parameters(), lr=0.1))):
+        with pytest.raises(bg.BasegraphError, match="add_param_group"):
+            built.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})
+    inner = torch.optim.SGD(net.parameters(), lr=0.1)
+    outer = bg.Gossip(inner)
+    inner.add_param_group({"params": [nn.Parameter(torch.zeros(3))]})
+    with pytest.raises(bg.BasegraphError, match="parameters have changed"):
+        outer.step()
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_one_cycle_moves_the_momentum(kind):
+    net, plain = model(), model()
+    optimizer = list(both(net))[kind]
+    reference = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    for module, o in ((net, optimizer), (plain, reference)):
+        schedule = torch.optim.lr_scheduler.OneCycleLR(o, max_lr=0.2, total_steps=20)
+        momenta = set()
+        for _ in range(19):
+            train(module, o, 1)
+            schedule.step()
+            momenta.add(o.param_groups[0]["momentum"])
+        assert len(momenta) > 5
+    assert torch.allclose(values(net), values(plain), atol=1e-5)
+
+
+def test_parameters_without_a_gradient_do_not_decay():
+    used, unused = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+    optimizer = bg.DecentralizedOptimizer([used, unused], lr=0.1, weight_decay=0.5)
+    used.sum().backward()
+    optimizer.step()
+    assert torch.equal(unused, torch.ones(3))
+    assert torch.allclose(used, torch.full((3,), 1 - 0.1 * 1.5))
+
+
+# -- consensus, models, wire --------------------------------------------------------------------
+
+
+def test_a_model_must_have_the_parameters():
+    with pytest.raises(bg.InvalidArgument, match="has not all the parameters"):
+        bg.DecentralizedOptimizer(model().parameters(), lr=0.1, model=nn.Linear(2, 2))
+    with pytest.raises(bg.InvalidArgument, match=r"must be a torch.nn.Module"):
+        bg.DecentralizedOptimizer(model().parameters(), lr=0.1, model="net")
+    with pytest.raises(bg.InvalidArgument, match="needs model="):
+        bg.DecentralizedOptimizer(model().parameters(), lr=0.1, buffers="average")
+
+
+def test_a_group_needs_processes():
+    dist.destroy_process_group()
+    with pytest.raises(bg.InvalidArgument, match="there is no process group"):
+        bg.DecentralizedOptimizer(model().parameters(), lr=0.1, group="mine")
+    with pytest.warns(UserWarning, match="torchrun --nproc-per-node 4"):
+        bg.Gossip(torch.optim.SGD(model().parameters(), lr=0.1), "ring")
+
+
+@pytest.mark.parametrize("wire", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("spec", ["ring", "exponential", "base:k=4", "base:k=1"])
+def test_nodes_that_agree_do_not_move(spec, wire):
+    """Whatever the rounding of weights and messages; else D² drifts over thousands of steps."""
+    t = bg.topology(spec, n=25)
+    mixer = DistributedMixer(bg.topology("ring", n=1), wire=wire)
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    for number in range(t.period):
+        assert torch.equal(heard(mixer, NeighborsOf(t, node=3), number, x.expand(25, -1), wire), x)
+
+
+@pytest.mark.parametrize("wire", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("spec", ["ring", "base:k=1"])
+def test_the_average_over_nodes_stays(spec, wire):
+    """Over 10⁴ rounds in which nodes are pulled apart again and again."""
+    n = 5
+    t = bg.topology(spec, n=n)
+    mixer = DistributedMixer(bg.topology("ring", n=1), wire=wire)
+    rounds = [NeighborsOf(t, node) for node in range(n)]
+    x = torch.randn(n, 64, generator=torch.Generator().manual_seed(0))
+    apart = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0])[:, None] / 8
+    before = x.double().mean(dim=0)
+    for number in range(10_000):
+        if number % 100 == 0:
+            x += apart
+        x = torch.stack([heard(mixer, rounds[i], number, x, wire) for i in range(n)])
+    assert (x.double().mean(dim=0) - before).norm() < 1e-6 * before.norm()
+
+
+def heard(mixer, rounds: NeighborsOf, number: int, x_nd: torch.Tensor, wire) -> torch.Tensor:
+    """What a node makes of its neighbors' messages in a round."""
+    stamp = Stamp("step()", number, number)
+    q_nd = x_nd if wire is None else x_nd.to(wire)
+    own, sent = x_nd[rounds.node], q_nd[rounds.node]
+    inbox = [q_nd[j].clone() for j, _ in rounds.at(number).hears]
+    pending = Pending(mixer, rounds, stamp, own, sent, stamp.pack(own.device), [], inbox)
+    return pending._mixed(torch.empty_like(own))

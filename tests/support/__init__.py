@@ -1,0 +1,1 @@
+"""What tests share: assertions, the command line in process, starting nodes, the reference."""

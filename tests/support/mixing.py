@@ -1,0 +1,28 @@
+"""Every way in which nodes in one process are mixed."""
+
+from __future__ import annotations
+
+import torch
+
+from basegraph.engines.captured.tables import RoundTables
+from basegraph.engines.stacked.mixer import dense, few_neighbours
+from basegraph.engines.stacked.peers import plan
+
+
+def forms(t, dtype):
+    """Every way to mix by the first round of a topology."""
+    peers, weights = (torch.tensor(part) for part in plan(t[0]))
+    found = {
+        "gathered": few_neighbours(peers, weights.to(dtype)),
+        "dense": dense(torch.tensor(t[0].matrix().toarray(), dtype=dtype)),
+    }
+    for gathers in (True, False):
+        tables = RoundTables([t])
+        tables.gathers = gathers
+        now = {name: table[0] for name, table in tables.of([[0]]).items()}
+        now = {name: v.to(dtype) if v.is_floating_point() else v for name, v in now.items()}
+        found[f"table, {'gathered' if gathers else 'dense'}"] = tables.mix(now)
+    return found
+
+
+FORMS = ["gathered", "dense", "table, gathered", "table, dense"]
