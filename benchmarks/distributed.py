@@ -150,7 +150,7 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
     return found, rest
 
 
-def modelled(times: dict[str, float], size: int, rate: float | None) -> dict[str, float]:
+def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str, float]:
     """Seconds that the model gives for what was measured."""
     n, latency = dist.get_world_size(), times["one number"]
     if rate is None:
@@ -189,7 +189,7 @@ def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
         return
     times = {label: median(spent) for label, spent in taken.items()}
     size = 4 * sum(p.numel() for p in Shapes(name).parameters())
-    model = modelled(times, size, rate)
+    model = modeled(times, size, rate)
     for label, mine in times.items():
         known = model.get(label)
         print(

@@ -1,7 +1,7 @@
 """The stacked engine against a plain loop over nodes, from one run.
 
 The plain loop is what one writes first: n modules, each with its own SGD with momentum; forward,
-backward and step one node after another; then every parameter is averaged with its neighbour's.
+backward and step one node after another; then every parameter is averaged with its neighbor's.
 
 Every form of the engine is first held to a reference in float64, on samples that nothing else has
 seen: n separate modules, two steps. `error` is how far all parameters are from it, as a share of
@@ -30,7 +30,7 @@ from basegraph.data.augment import gather
 from basegraph.data.dataset import Dataset, Split
 from basegraph.engines.captured.tables import RoundTables
 from basegraph.engines.stacked.engine import StackedEngine
-from basegraph.engines.stacked.mixer import one_neighbour
+from basegraph.engines.stacked.mixer import one_neighbor
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Replica
@@ -186,7 +186,7 @@ def measure_mixing(options: argparse.Namespace) -> None:
         spent = graphed(torch.compile(mix, dynamic=False))
         print(f"{spec:>27} {spent * 1e3:>8.3f} {spent / copying:>6.2f}", flush=True)
     peers, weights = torch.arange(options.nodes).flip(0).cuda(), torch.full((1, 1), 0.5).cuda()
-    spent = graphed(lambda: one_neighbour(peers, weights)(x))
+    spent = graphed(lambda: one_neighbor(peers, weights)(x))
     print(f"{'one peer, not compiled':>27} {spent * 1e3:>8.3f} {spent / copying:>6.2f}", flush=True)
 
 

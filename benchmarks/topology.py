@@ -83,7 +83,7 @@ def exponent(sizes: list[float], values: list[float]) -> float:
 
 
 def series(name: str, k: int, sizes: list[int], repeat: int) -> None:
-    """Measure and print one topology with k neighbours for every n."""
+    """Measure and print one topology with k neighbors for every n."""
     print(f"\n{name}, k = {k}")
     print(
         f"{'n':>9} {'rounds':>6} {'base':>4} {'bound':>5} {'plan s':>8} {'arcs':>10}"

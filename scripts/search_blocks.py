@@ -1,4 +1,4 @@
-"""Search for block-mix with one neighbour that is shorter than anything else, and write a table.
+"""Search for block-mix with one neighbor that is shorter than anything else, and write a table.
 
     python scripts/search_blocks.py --nodes 512 1511 --out src/basegraph/topology/laid_table.py
 

@@ -174,9 +174,9 @@ def test_cifar_binary():
         parse_cifar_binary(rows.tobytes(), "x", 1)
 
 
-def image_bytes(colour, size=(4, 4), kind="PNG"):
+def image_bytes(color, size=(4, 4), kind="PNG"):
     buffer = io.BytesIO()
-    Image.new("RGB", size, colour).save(buffer, kind)
+    Image.new("RGB", size, color).save(buffer, kind)
     return buffer.getvalue()
 
 

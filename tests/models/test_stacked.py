@@ -45,7 +45,7 @@ def both_ways(module, shape, classes, nodes=3, batch=4):
 
 
 class TakenTwice(nn.Module):
-    """Normalisation, ReLU and pooling in a row, of which a second layer takes the middle."""
+    """Normalization, ReLU and pooling in a row, of which a second layer takes the middle."""
 
     def __init__(self):
         super().__init__()

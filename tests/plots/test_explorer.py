@@ -178,8 +178,8 @@ def test_stepping_reaches_the_exact_average(page):
     page.click("#forward")
     assert "After 9 rounds" in status.inner_text()
     assert "exact average" in status.inner_text()
-    colours = {node.get_attribute("fill") for node in page.locator(".node").all()}
-    assert len(colours) == 1
+    colors = {node.get_attribute("fill") for node in page.locator(".node").all()}
+    assert len(colors) == 1
     page.click("#back")
     assert "After 8 rounds" in status.inner_text()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from basegraph.engines.captured.tables import RoundTables
-from basegraph.engines.stacked.mixer import dense, few_neighbours
+from basegraph.engines.stacked.mixer import dense, few_neighbors
 from basegraph.engines.stacked.peers import plan
 
 
@@ -13,7 +13,7 @@ def forms(t, dtype):
     """Every way to mix by the first round of a topology."""
     peers, weights = (torch.tensor(part) for part in plan(t[0]))
     found = {
-        "gathered": few_neighbours(peers, weights.to(dtype)),
+        "gathered": few_neighbors(peers, weights.to(dtype)),
         "dense": dense(torch.tensor(t[0].matrix().toarray(), dtype=dtype)),
     }
     for gathers in (True, False):

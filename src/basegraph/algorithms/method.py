@@ -38,7 +38,7 @@ class Method:
     init: Init
     step: Step
     messages: int = 1
-    """Vectors of the model's size that a node sends to each neighbour in one round."""
+    """Vectors of the model's size that a node sends to each neighbor in one round."""
     gradient_point: Callable[[Array, State], Array] = where_it_stands
     """Where the gradient of this step is taken, and what is evaluated."""
     centralized: bool = False

@@ -57,7 +57,7 @@ def whole_number(argument: str, text: str | None, *, low: int = 1, high: int = 2
 
 
 def degree_option(name: str) -> str | None:
-    """What this topology calls the number of neighbours: k, degree, or nothing."""
+    """What this topology calls the number of neighbors: k, degree, or nothing."""
     return next((o for o in ("k", "degree") if o in TOPOLOGIES[name].options), None)
 
 

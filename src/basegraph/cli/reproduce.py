@@ -70,7 +70,7 @@ def lengths(out: Out = RESULTS / "lengths", force: Force = False) -> None:
 
 @app.command()
 def illustrations(out: Out = RESULTS / "illustrations", force: Force = False) -> None:
-    """The drawings of rounds for n = 3..12, coloured by line of the pseudo-code (App. A-C).
+    """The drawings of rounds for n = 3..12, colored by line of the pseudo-code (App. A-C).
 
     Example: basegraph reproduce illustrations --out results/illustrations
     """

@@ -38,7 +38,7 @@ def topology(
     ] = None,
     degree: Annotated[
         str | None,
-        typer.Option("--degree", "-k", metavar="K", help="neighbours per round (the k of base)"),
+        typer.Option("--degree", "-k", metavar="K", help="neighbors per round (the k of base)"),
     ] = None,
     seed: Annotated[str | None, typer.Option(metavar="S", help="of a random topology")] = None,
     node: Annotated[

@@ -25,7 +25,7 @@ def verify(
     ],
     degree: Annotated[
         str | None,
-        typer.Option("--degree", "-k", metavar="K", help="neighbours per round: such as 1 or 1:9"),
+        typer.Option("--degree", "-k", metavar="K", help="neighbors per round: such as 1 or 1:9"),
     ] = None,
     method: Annotated[
         str,

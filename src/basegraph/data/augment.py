@@ -20,15 +20,15 @@ def gather(
     flip: Tensor | None = None,
     erase: Tensor | None = None,
 ) -> Tensor:
-    """Normalised samples (..., C, H, W) of images (N, C, H, W), as planned.
+    """Normalized samples (..., C, H, W) of images (N, C, H, W), as planned.
 
-    What lies outside a cropped image, and what is erased, is zero after normalisation.
+    What lies outside a cropped image, and what is erased, is zero after normalization.
     """
     shape = sample.shape
     _, channels, height, width = images.shape
     index = sample.reshape(-1)
     if crop is None and flip is None:
-        x_bchw = _normalised(images[index], mean, std)
+        x_bchw = _normalized(images[index], mean, std)
     else:
         rows = torch.arange(height, device=images.device).expand(len(index), height)
         columns = torch.arange(width, device=images.device).expand(len(index), width)
@@ -44,13 +44,13 @@ def gather(
             index[:, None, None], rows[:, :, None], columns[:, None, :]
         ].permute(0, 3, 1, 2)
         inside = (inside_r[:, :, None] & inside_c[:, None, :])[:, None]
-        x_bchw = _normalised(picked, mean, std) * inside
+        x_bchw = _normalized(picked, mean, std) * inside
     if erase is not None:
         x_bchw = x_bchw * ~_boxes(erase.reshape(-1, 4), height, width)
     return x_bchw.reshape(*shape, channels, height, width)
 
 
-def _normalised(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
+def _normalized(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:
     x = images.to(mean.dtype)
     if not images.is_floating_point():
         x = x / 255

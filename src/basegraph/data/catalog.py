@@ -134,7 +134,7 @@ DATASETS = {
         ),
         Entry(
             "cifar10",
-            "objects, 32x32 colour, ten classes",
+            "objects, 32x32 color, ten classes",
             "www.cs.toronto.edu/~kriz/cifar.html",
             "https://www.cs.toronto.edu/~kriz/",
             (
@@ -146,7 +146,7 @@ DATASETS = {
         ),
         Entry(
             "cifar100",
-            "objects, 32x32 colour, a hundred classes",
+            "objects, 32x32 color, a hundred classes",
             "www.cs.toronto.edu/~kriz/cifar.html",
             "https://www.cs.toronto.edu/~kriz/",
             (

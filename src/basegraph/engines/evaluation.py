@@ -35,7 +35,7 @@ class Accuracy(NamedTuple):
 
 
 class Questions(NamedTuple):
-    """What models are asked: some samples of a set, normalised when they are needed."""
+    """What models are asked: some samples of a set, normalized when they are needed."""
 
     images: Tensor
     labels: Tensor
@@ -84,5 +84,5 @@ def _pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
 
 def consensus_distance(x_nd: Tensor) -> float:
     """(1/n) Σ_i |x_i - mean|², of whole models."""
-    centred = x_nd.double() - x_nd.double().mean(dim=0)
-    return float(centred.square().sum() / len(x_nd))
+    centered = x_nd.double() - x_nd.double().mean(dim=0)
+    return float(centered.square().sum() / len(x_nd))

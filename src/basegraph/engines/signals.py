@@ -2,7 +2,7 @@
 
 A scheduler signals every process of a job, and torchrun, which is told too, signals its processes
 once more: the same request comes twice. So the first two signals are one request, which whoever
-trains honours; the third is obeyed at once, unless it comes with the others.
+trains honors; the third is obeyed at once, unless it comes with the others.
 """
 
 from __future__ import annotations

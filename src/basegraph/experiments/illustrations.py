@@ -29,7 +29,7 @@ OUTPUTS = [file_name(spec, n, suffix) for spec, n in DRAWINGS for suffix in ("pn
 
 
 def reproduce(folder: ResultFolder) -> None:
-    """Draw them all, coloured by the line of the pseudo-code that added each edge."""
+    """Draw them all, colored by the line of the pseudo-code that added each edge."""
     from basegraph.plots.rounds import draw_rounds
 
     for spec, n in DRAWINGS:

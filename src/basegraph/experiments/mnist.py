@@ -1,6 +1,6 @@
 """Training on every topology with the paper's settings for Fashion-MNIST (Sec. 6.2, App. G).
 
-LeNet with group normalisation, 25 nodes, DSGD with momentum 0.9, batch 32, random crops, ten epochs
+LeNet with group normalization, 25 nodes, DSGD with momentum 0.9, batch 32, random crops, ten epochs
 of warm-up and a cosine over 200 epochs. For every topology and α the step size is the one of {0.1,
 0.01, 0.001} with the best validation accuracy of the first seed; with it the other seeds are run.
 """

@@ -128,7 +128,7 @@ def properties(name: str, n: int) -> dict[str, Any]:
 def _sequence(name: str, n: int) -> Sequence:
     t = topology(name, n)
     if not isinstance(t, Sequence) or t.max_degree > 1:
-        raise InvalidArgument("--topologies", name, "must have a period and one neighbour a round")
+        raise InvalidArgument("--topologies", name, "must have a period and one neighbor a round")
     return t
 
 

@@ -2,12 +2,12 @@
 
 Every node hangs on a switch that never blocks by one link of a bandwidth B in each direction. A
 message of s bytes takes α + s/B, with one latency α for the way and the software at both ends. What
-a node sends to several neighbours in one round goes over its link one after another, what it hears
+a node sends to several neighbors in one round goes over its link one after another, what it hears
 likewise, so a round takes α + δ·s/B, where δ is the most messages any node sends or hears in it;
 the nodes start a round together. Sending and hearing do not hinder each other (`duplex`), or share
 the link. Computation costs nothing, no packet is lost, and headers weigh nothing.
 
-An all-reduce is modelled by its two usual forms: in a ring, 2(n-1) messages of s/n bytes one after
+An all-reduce is modeled by its two usual forms: in a ring, 2(n-1) messages of s/n bytes one after
 another, or by halving and doubling, 2 log₂ n messages that add up to 2(n-1)/n·s bytes, where n
 beyond a power of two folds its surplus nodes in and out by one whole message each way.
 """

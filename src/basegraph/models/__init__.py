@@ -1,1 +1,1 @@
-"""The paper's models with group normalisation, a small MLP, and modules as flat vectors."""
+"""The paper's models with group normalization, a small MLP, and modules as flat vectors."""

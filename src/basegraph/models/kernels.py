@@ -3,7 +3,7 @@
 `columns` writes out the shifted copies of an image that a filter meets, for one matrix product. A
 convolution with few channels does so little arithmetic that writing them out would cost more than
 everything else: `small_convolution` reads the image where it lies. In its blocks pixels come before
-taps: Triton then gives neighbouring pixels, not neighbouring taps, to neighbouring threads.
+taps: Triton then gives neighboring pixels, not neighboring taps, to neighboring threads.
 
 Triton comes with torch for GPUs; without it `AVAILABLE` is false.
 

@@ -1,6 +1,6 @@
-"""LeNet, VGG-11 and ResNet-18 with group normalisation for small images, and an MLP.
+"""LeNet, VGG-11 and ResNet-18 with group normalization for small images, and an MLP.
 
-Group normalisation has no state that changes in training, so a model is its parameters.
+Group normalization has no state that changes in training, so a model is its parameters.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from basegraph.errors import InvalidArgument, unknown
 Shape = tuple[int, int, int]
 """Channels, height, width of an image."""
 GROUPS = 2
-"""Groups of every group normalisation (Hsieh et al. 2020)."""
+"""Groups of every group normalization (Hsieh et al. 2020)."""
 
 
 def norm(channels: int) -> nn.GroupNorm:
-    """Group normalisation."""
+    """Group normalization."""
     return nn.GroupNorm(GROUPS, channels)
 
 
@@ -38,7 +38,7 @@ def mlp(shape: Shape, classes: int) -> nn.Module:
 
 
 def lenet(shape: Shape, classes: int) -> nn.Module:
-    """LeNet-5 with group normalisation: 44,470 parameters for 28x28 grey and ten classes."""
+    """LeNet-5 with group normalization: 44,470 parameters for 28x28 grey and ten classes."""
     channels, height, width = shape
     rest = ((height - 4) // 2 - 4) // 2 * (((width - 4) // 2 - 4) // 2)
     return nn.Sequential(
@@ -60,7 +60,7 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
 
 
 def vgg11(shape: Shape, classes: int) -> nn.Module:
-    """VGG-11 with group normalisation: 9,231,114 parameters for 32x32 colour and ten classes."""
+    """VGG-11 with group normalization: 9,231,114 parameters for 32x32 color and ten classes."""
     layers: list[nn.Module] = []
     channels = shape[0]
     for width in (64, None, 128, None, 256, 256, None, 512, 512, None, 512, 512, None):
@@ -97,7 +97,7 @@ class Block(nn.Module):
 
 
 def resnet18(shape: Shape, classes: int) -> nn.Module:
-    """ResNet-18 with group normalisation, in its form for small images: no pooling at the start."""
+    """ResNet-18 with group normalization, in its form for small images: no pooling at the start."""
     layers: list[nn.Module] = [
         nn.Conv2d(shape[0], 64, 3, 1, 1, bias=False),
         norm(64),

@@ -1,4 +1,4 @@
-"""Triton kernels for group normalisation, ReLU and 2 × 2 max pooling in one pass each way.
+"""Triton kernels for group normalization, ReLU and 2 × 2 max pooling in one pass each way.
 
 A program holds a group of one sample: its pixels are read once, and what is written is a quarter of
 them. The way back computes everything but mean and scale again from the pixels.
@@ -81,7 +81,7 @@ if AVAILABLE:
         BLOCK: tl.constexpr,
     ):  # fmt: skip
         """The slope goes to the first of the largest pixels, less its mean over the group and less
-        the normalised image times the mean of their product; weight's and bias's are the sample's.
+        the normalized image times the mean of their product; weight's and bias's are the sample's.
         """
         sample, group = tl.program_id(0), tl.program_id(2).to(tl.int64) * GROUPS + tl.program_id(1)
         count: tl.constexpr = CHANNELS * HEIGHT * WIDTH
@@ -165,7 +165,7 @@ if AVAILABLE:
 def norm_relu_pool(
     x_ncbhw: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float
 ) -> Tensor:
-    """(n, c, b, h/2, w/2) for weight and bias (n, c): normalised by groups, ReLU, largest of four.
+    """(n, c, b, h/2, w/2) for weight and bias (n, c): normalized by groups, ReLU, largest of four.
 
     For images that it `fits`, weight and bias in float32.
     """

@@ -33,7 +33,7 @@ class UnknownLayer(Exception):
 class StackedNetwork:
     """The module as a function of all nodes' parameters; `UnknownLayer` where it has none.
 
-    `precision` is that of products; normalisation is computed in float32 or wider.
+    `precision` is that of products; normalization is computed in float32 or wider.
     """
 
     def __init__(self, module: nn.Module, precision: str = "float32") -> None:
@@ -108,7 +108,7 @@ def _steps(module: nn.Module) -> list[Step]:
 
 
 def _in_a_row(steps: list[Step], last: fx.Node) -> bool:
-    """Whether the last steps are normalisation, ReLU, pooling, with no other use of their parts."""
+    """Whether the last steps are normalization, ReLU, pooling, with no other use of their parts."""
     if [step.form for step in steps[-3:]] != [_group_norm, _relu, _max_pool]:
         return False
     chain = [step.arguments for step in steps[-2:]] == [(len(steps) - 2,), (len(steps) - 1,)]
@@ -192,7 +192,7 @@ def _halves(layer: nn.MaxPool2d) -> bool:
 
 
 def _norm_relu_pool(layers: nn.Sequential, own: Parameters, x_ncbhw: Tensor) -> Tensor:
-    """Group normalisation, ReLU and max pooling, in one pass where there is a kernel for it."""
+    """Group normalization, ReLU and max pooling, in one pass where there is a kernel for it."""
     norm, pool = cast("tuple[nn.GroupNorm, nn.MaxPool2d]", tuple(layers))
     known = x_ncbhw.is_cuda and norm.affine and _halves(pool)
     if known and norm_kernels.fits(x_ncbhw, norm.num_groups):

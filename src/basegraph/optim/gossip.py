@@ -1,4 +1,4 @@
-"""`Gossip`: any torch optimizer, and an exchange with the neighbours after its steps."""
+"""`Gossip`: any torch optimizer, and an exchange with the neighbors after its steps."""
 
 from __future__ import annotations
 

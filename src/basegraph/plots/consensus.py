@@ -48,8 +48,8 @@ def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = ""
         axis.set_xlabel("round")
         axis.set_ylabel("consensus error")
     handles = [
-        Line2D([], [], color=colour, linewidth=width, linestyle=style)
-        for colour, style, width in (_look(i) for i in range(len(specs)))
+        Line2D([], [], color=color, linewidth=width, linestyle=style)
+        for color, style, width in (_look(i) for i in range(len(specs)))
     ]
     labels = [f"{spec} ({_degrees(rows, spec, sizes)})" for spec in specs]
     figure.legend(
@@ -58,7 +58,7 @@ def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = ""
         loc="outside lower center",
         ncols=2 if len(sizes) == 1 else min(4, 2 * columns),
         frameon=False,
-        title="in brackets: largest number of neighbours in a round"
+        title="in brackets: largest number of neighbors in a round"
         + (" for each n" if len(sizes) > 1 else "")
         + (f"; {note}" if note else ""),
         title_fontsize=8,
@@ -68,12 +68,12 @@ def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = ""
 
 
 def _look(index: int) -> tuple[str, str, float]:
-    """Colour, line style and width: earlier curves are thicker, so that one that coincides with a
-    later one still shows; where colours begin to repeat, lines are dashed.
+    """Color, line style and width: earlier curves are thicker, so that one that coincides with a
+    later one still shows; where colors begin to repeat, lines are dashed.
     """
-    colour = index % len(COLOURS)
+    color = index % len(COLOURS)
     style = "-" if index < len(COLOURS) else "--"
-    return COLOURS[colour], style, max(1.2, 3.2 - 0.35 * colour)
+    return COLOURS[color], style, max(1.2, 3.2 - 0.35 * color)
 
 
 def _degrees(rows: list[dict[str, Any]], spec: str, sizes: list[int]) -> str:
@@ -83,7 +83,7 @@ def _degrees(rows: list[dict[str, Any]], spec: str, sizes: list[int]) -> str:
     return each[0] if len(set(each)) == 1 else ", ".join(each)
 
 
-def _curve(axis: Axes, rows: list[dict[str, Any]], colour: str, style: str, width: float) -> None:
+def _curve(axis: Axes, rows: list[dict[str, Any]], color: str, style: str, width: float) -> None:
     if not rows:
         return
     by_step: dict[int, list[float]] = defaultdict(list)
@@ -98,11 +98,11 @@ def _curve(axis: Axes, rows: list[dict[str, Any]], colour: str, style: str, widt
     middle, low, high = np.median(shown, axis=1), shown.min(axis=1), shown.max(axis=1)
     steps = steps[: len(shown)]
     lone = "o" if len(steps) == 1 else None
-    axis.plot(steps, middle, color=colour, linewidth=width, linestyle=style, marker=lone)
+    axis.plot(steps, middle, color=color, linewidth=width, linestyle=style, marker=lone)
     if shown.shape[1] > 1:
-        axis.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
+        axis.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
     if end is not None:
-        axis.plot(end, LOWEST, "o", color=colour, markersize=2.5 * width)
+        axis.plot(end, LOWEST, "o", color=color, markersize=2.5 * width)
 
 
 def reached(errors: FloatArray) -> int | None:

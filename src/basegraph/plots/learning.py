@@ -38,15 +38,15 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
     figure, axes = panels(1, 2, width=4.6, height=3.4)
     for index, (name, members) in enumerate(groups.items()):
         length = min(len(rows) for rows in members)
-        colour = COLOURS[index % len(COLOURS)]
+        color = COLOURS[index % len(COLOURS)]
         accuracy = np.array([[r["test_accuracy"] for r in rows[:length]] for rows in members]) * 100
         mean, spread = accuracy.mean(axis=0), accuracy.std(axis=0)
         for axis, column, unit in zip(axes, ("epoch", "bytes_per_node"), (1, 1e6), strict=True):
             x = np.mean([[r[column] / unit for r in rows[:length]] for rows in members], axis=0)
             style = STYLES[index // len(COLOURS) % len(STYLES)]
-            axis.plot(x, mean, color=colour, linestyle=style, label=name)
+            axis.plot(x, mean, color=color, linestyle=style, label=name)
             if len(members) > 1:
-                axis.fill_between(x, mean - spread, mean + spread, color=colour, alpha=0.15)
+                axis.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.15)
     for axis, text in zip(axes, ("epoch", "MB sent per node"), strict=True):
         axis.set_xlabel(text)
         axis.set_ylabel("mean test accuracy (%)")

@@ -31,9 +31,9 @@ def draw_lengths(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
             marker="_" if len(chosen) == 1 else None,
             label="Theorem 1's bound",
         )
-        for name, colour, (marker, size) in zip(names, COLOURS, MARKERS, strict=False):
+        for name, color, (marker, size) in zip(names, COLOURS, MARKERS, strict=False):
             lengths = [row[name] if row[name] is not None else float("nan") for row in chosen]
-            axis.plot(sizes, lengths, marker, markersize=size, mfc="none", color=colour, label=name)
+            axis.plot(sizes, lengths, marker, markersize=size, mfc="none", color=color, label=name)
         axis.plot(
             sizes,
             [row["lower_bound"] for row in chosen],

@@ -36,7 +36,7 @@ CLEAR = 0.3
 
 Point = tuple[float, float]
 
-# The colours of the paper's pseudo-code, darkened where a thin line would not show.
+# The colors of the paper's pseudo-code, darkened where a thin line would not show.
 COLOURS = {
     Origin.UNSPECIFIED: "#33312e",
     Origin.HYPER_HYPERCUBE: "#33312e",
@@ -54,14 +54,14 @@ COLOURS = {
 
 
 def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
-    """One panel per round; edge colours by origin, weights on the edges, arrows if directed."""
+    """One panel per round; edge colors by origin, weights on the edges, arrows if directed."""
     if topology.n > MOST_NODES:
         raise InvalidArgument("n", topology.n, f"at most {MOST_NODES} nodes can be drawn")
     if steps > MOST_ROUNDS:
         raise InvalidArgument("steps", steps, f"at most {MOST_ROUNDS} rounds can be drawn")
     rounds = [topology.round(step) for step in range(steps)]
-    labelled = [r for r in rounds if _is_labelled(r, topology.symmetric)]
-    labels = max((_edges(r, topology.symmetric) for r in labelled), default=0)
+    labeled = [r for r in rounds if _is_labelled(r, topology.symmetric)]
+    labels = max((_edges(r, topology.symmetric) for r in labeled), default=0)
     size = max(2.5, topology.n * SPACING / pi + 0.7, 1.5 + labels * CROWDING)
     columns = min(steps, max(1, int(WIDEST / size)))
     figure, axes = panels(ceil(steps / columns), columns, width=size, height=size + 0.25)

@@ -66,7 +66,7 @@ def test_length_bounds_around_powers(k):
     assert bg.theorem_1_length(1, k) == 2
 
 
-def test_odd_numbers_of_nodes_need_one_round_more_with_one_neighbour():
+def test_odd_numbers_of_nodes_need_one_round_more_with_one_neighbor():
     assert [bg.shortest_possible(n, 1) for n in (3, 5, 7, 9, 25)] == [3, 4, 4, 5, 6]
     assert [bg.shortest_possible(n, 2) for n in (3, 5, 7, 9, 25)] == [1, 2, 2, 2, 3]
 

@@ -113,7 +113,7 @@ def test_proved_with_the_paper_s_choice(k):
                 assert bg.verify(lean).period == t.period
 
 
-def test_golden_seven_nodes_two_neighbours():
+def test_golden_seven_nodes_two_neighbors():
     t = bg.topology("base", n=7, k=2)
     assert t.period == 4
     third = F(1, 3)
@@ -185,7 +185,7 @@ def test_proved_around_a_thousand(k):
 
 @pytest.mark.parametrize("name", ["hyper-hypercube", "simple-base", "base"])
 @pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 12])
-def test_many_neighbours_make_one_complete_round(name, n):
+def test_many_neighbors_make_one_complete_round(name, n):
     for k in (max(1, n - 1), n, n + 5, 10**9):
         t = bg.topology(name, n=n, k=k)
         assert t.period == 1

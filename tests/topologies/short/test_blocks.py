@@ -117,7 +117,7 @@ def test_proved_for_every_n_there_is(name, k):
     assert found >= 80
 
 
-def test_block_mix_with_one_neighbour():
+def test_block_mix_with_one_neighbor():
     sizes = []
     for n in range(1, 130):
         try:
@@ -140,7 +140,7 @@ def test_the_middle_of_three_nodes():
 
 
 def test_merging_four_three_and_three():
-    """The nodes of the four with two neighbours in one three have one in the other."""
+    """The nodes of the four with two neighbors in one three have one in the other."""
     assert merge_degree((4, 3, 3)) == 3
     t = BlockMerge(blocks([4, 3, 3], 3), "block-merge")
     last = t[1]
@@ -170,7 +170,7 @@ def test_length_bound_of_block_merge():
             assert (k + 1) * h ** (rounds - 2) < n, (n, k)
 
 
-def test_block_merge_needs_two_neighbours():
+def test_block_merge_needs_two_neighbors():
     with pytest.raises(bg.InvalidArgument, match="k=1: must be an integer ≥ 2"):
         bg.topology("block-merge", n=5, k=1)
 

@@ -23,7 +23,7 @@ def assert_proved_and_not_longer_than_base(n, k):
     assert t.period == max(1, length(n, k))
 
 
-def test_proved_for_every_n_with_one_neighbour():
+def test_proved_for_every_n_with_one_neighbor():
     for n in range(1, 301):
         assert_proved_and_not_longer_than_base(n, 1)
 

@@ -150,14 +150,14 @@ def test_claims_are_checked():
         bg.verify(directed)
     crowded = bg.topology("complete", n=4)
     crowded.max_degree = 2
-    with pytest.raises(bg.InvalidRound, match="node 0 talks to 3 neighbours, more than 2"):
+    with pytest.raises(bg.InvalidRound, match="node 0 talks to 3 neighbors, more than 2"):
         bg.verify(crowded)
 
 
 def test_a_construction_must_keep_its_promise():
     t = bg.topology("base", n=25, k=4)
     t.promised_degree = 3
-    with pytest.raises(bg.InvalidRound, match="node 0 talks to 4 neighbours, more than 3"):
+    with pytest.raises(bg.InvalidRound, match="node 0 talks to 4 neighbors, more than 3"):
         bg.verify(t)
 
 

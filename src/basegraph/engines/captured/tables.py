@@ -1,6 +1,6 @@
 """Rounds as tables: the round of every step of an epoch, for a graph that reads one of them.
 
-Replicas stand beside each other: N = replicas · n nodes. With few neighbours a round is whom every
+Replicas stand beside each other: N = replicas · n nodes. With few neighbors a round is whom every
 node hears, (N, k) peers and weights; with many it is the dense matrices, (replicas, n, n).
 """
 
@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from basegraph.engines.stacked.mixer import few_neighbours, gathers_on_gpu, one_neighbour
+from basegraph.engines.stacked.mixer import few_neighbors, gathers_on_gpu, one_neighbor
 from basegraph.engines.stacked.peers import plan
 from basegraph.topologies.core.round import FloatArray, IntArray, Round
 from basegraph.topologies.core.sequence import Topology
 
 FEW = 4
-"""Neighbours up to which gathering rows moves no more than a matrix product does."""
+"""Neighbors up to which gathering rows moves no more than a matrix product does."""
 
 
 class RoundTables:
@@ -53,8 +53,8 @@ class RoundTables:
             return lambda x_nd: self._dense(now["matrices"], x_nd)
         peers, weights = now["peers"], now["weights"]
         if self.width == 1:
-            return one_neighbour(peers[:, 0], weights)
-        return few_neighbours(peers, weights)
+            return one_neighbor(peers[:, 0], weights)
+        return few_neighbors(peers, weights)
 
     def _dense(self, w_rnn: Tensor, x_nd: Tensor) -> Tensor:
         """As `stacked.dense`, for several runs beside each other."""

@@ -36,7 +36,7 @@ STAMP_TAG, VECTOR_TAGS = 7001, 7002
 
 
 class NotFinite(BasegraphError):
-    """A node, this one or a neighbour, sent something that is no number."""
+    """A node, this one or a neighbor, sent something that is no number."""
 
     exit_code = 1
 

@@ -1,8 +1,8 @@
-"""A method's step around one exchange with the neighbours, block by block.
+"""A method's step around one exchange with the neighbors, block by block.
 
 A method works on every parameter by itself, and what it mixes does not depend on what it has mixed
 before in the same step. So the step can be walked through twice: first to learn what is to be
-sent, then, with the neighbours' answers, to move. Everything that is sent goes into one message.
+sent, then, with the neighbors' answers, to move. Everything that is sent goes into one message.
 Both walks go over blocks that fit the cache, and compute what is wanted where it is wanted.
 
 Shape legend: x_d and the parts of a state (d,) of one node; outbox everything to be sent.
@@ -25,7 +25,7 @@ Exchange = Callable[[Tensor, Tensor], Tensor]
 
 
 class Block(NamedTuple):
-    """Some neighbouring parameters with their gradient and one choice of options."""
+    """Some neighboring parameters with their gradient and one choice of options."""
 
     where: slice
     grad: Tensor

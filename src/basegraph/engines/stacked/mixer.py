@@ -5,7 +5,7 @@ by the same 3e-8 moves the average of all nodes, step after step: methods that e
 earlier steps (D², exact diffusion) run away. So every form mixes differences, x + Σ_j w_j (x_j - x)
 or the like: nodes that agree stay where they are, exactly, whatever the weights sum to.
 
-Shape legend: x_nd nodes × numbers, peer_nk and weight_nk nodes × neighbours, w_nn the dense matrix.
+Shape legend: x_nd nodes × numbers, peer_nk and weight_nk nodes × neighbors, w_nn the dense matrix.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Topology
 
 DENSE = 512
-"""Up to this many nodes a GPU is quickest with the dense matrix for several neighbours."""
+"""Up to this many nodes a GPU is quickest with the dense matrix for several neighbors."""
 GATHERED_ON_CPU = 12
-"""A CPU gathers one neighbour in the time of so many columns of the dense matrix."""
+"""A CPU gathers one neighbor in the time of so many columns of the dense matrix."""
 
 
 class StackedMixer:
@@ -50,27 +50,27 @@ class StackedMixer:
             return lambda x_nd: x_nd
         peers, weights = plan(r)
         if peers.shape[1] == 1:
-            return one_neighbour(self._tensor(peers[:, 0]), self._tensor(weights))
+            return one_neighbor(self._tensor(peers[:, 0]), self._tensor(weights))
         if self._gathers(*peers.shape):
-            return few_neighbours(self._tensor(peers), self._tensor(weights))
+            return few_neighbors(self._tensor(peers), self._tensor(weights))
         return dense(self._tensor(r.matrix().toarray()))
 
-    def _gathers(self, nodes: int, neighbours: int) -> bool:
+    def _gathers(self, nodes: int, neighbors: int) -> bool:
         if self.device.type == "cpu":
-            return GATHERED_ON_CPU * neighbours <= nodes
-        return gathers_on_gpu(nodes, neighbours)
+            return GATHERED_ON_CPU * neighbors <= nodes
+        return gathers_on_gpu(nodes, neighbors)
 
     def _tensor(self, array: Any) -> Tensor:
         tensor = torch.tensor(array, device=self.device)
         return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
 
 
-def one_neighbour(peer_n: Tensor, weight_n1: Tensor) -> Callable[[Tensor], Tensor]:
+def one_neighbor(peer_n: Tensor, weight_n1: Tensor) -> Callable[[Tensor], Tensor]:
     """Every node hears at most one other: x + w (x[peer] - x)."""
     return lambda x_nd: torch.lerp(x_nd, x_nd.index_select(0, peer_n), weight_n1)
 
 
-def few_neighbours(peer_nk: Tensor, weight_nk: Tensor) -> Callable[[Tensor], Tensor]:
+def few_neighbors(peer_nk: Tensor, weight_nk: Tensor) -> Callable[[Tensor], Tensor]:
     """Every node hears several others: x + Σ_j w_j (x[peer_j] - x), a gather for each."""
 
     def mix(x_nd: Tensor) -> Tensor:
@@ -95,9 +95,9 @@ def dense(w_nn: Tensor) -> Callable[[Tensor], Tensor]:
     return mix
 
 
-def gathers_on_gpu(nodes: int, neighbours: int) -> bool:
-    """Whether a GPU gathers several neighbours, each by a kernel, instead of a product."""
-    return nodes > DENSE and 8 * neighbours <= nodes
+def gathers_on_gpu(nodes: int, neighbors: int) -> bool:
+    """Whether a GPU gathers several neighbors, each by a kernel, instead of a product."""
+    return nodes > DENSE and 8 * neighbors <= nodes
 
 
 def average(x_nd: Tensor) -> Tensor:

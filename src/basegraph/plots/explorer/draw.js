@@ -27,7 +27,7 @@ function place(i, n, radius = 100) {
   return [radius * Math.sin(angle), -radius * Math.cos(angle)];
 }
 
-// A value's colour: blue below, orange above the range's middle; equal values look equal.
+// A value's color: blue below, orange above the range's middle; equal values look equal.
 function valueColour(value, range) {
   const t = Math.max(-1, Math.min(1, Math.round((1000 * value) / range) / 1000));
   const hue = t < 0 ? 212 : 28;
@@ -48,7 +48,7 @@ function drawRound(host, t, step, values, range, selected) {
     if (t.symmetric && i > j) continue;
     const [x0, y0] = place(j, n);
     const [x1, y1] = place(i, n);
-    // Longer chords bend towards the centre, neighbours on the circle and diameters do not.
+    // Longer chords bend towards the centre, neighbors on the circle and diameters do not.
     const chord = Math.hypot(x1 - x0, y1 - y0) / 200;
     const pull = Math.min(0.2, 2 * chord) * (1 - chord);
     const [cx, cy] = [((x0 + x1) / 2) * (1 - pull), ((y0 + y1) / 2) * (1 - pull)];

@@ -61,7 +61,7 @@ def training_disagreement(
 
     One linear system of 2n unknowns, exact to rounding, for n up to a few hundred. With `samples`,
     a Monte-Carlo estimate instead, for any n and for random topologies: so many draws of b (signs
-    ±1, centred), mixed for `steps` rounds; the mean over the second half.
+    ±1, centered), mixed for `steps` rounds; the mean over the second half.
 
     >>> from basegraph.topologies.catalog import topology
     >>> round(training_disagreement(topology("base", n=25), 0.05), 3)
@@ -124,11 +124,11 @@ def noise_disagreement(
 
         return _simulated(topology, np.zeros((1, *shape)), steps, shaken)
     matrices = [r.matrix() for r in _periodic(topology)]
-    centred = np.eye(n) - 1 / n
-    period, steady = centred, np.zeros((n, n))
+    centered = np.eye(n) - 1 / n
+    period, steady = centered, np.zeros((n, n))
     for matrix in matrices:
         period = matrix @ period
-        steady = _both_sides(matrix, steady + centred)
+        steady = _both_sides(matrix, steady + centered)
     for _ in range(DOUBLINGS):  # C = Q + ΦQΦᵀ + Φ²QΦ²ᵀ + ...
         if np.linalg.norm(period) < 1e-12:
             break
@@ -138,7 +138,7 @@ def noise_disagreement(
         return inf
     total = 0.0
     for matrix in matrices:
-        steady = _both_sides(matrix, steady + centred)
+        steady = _both_sides(matrix, steady + centered)
         total += float(np.trace(steady))
     return total / (n * len(matrices))
 
@@ -155,7 +155,7 @@ def _periodic(topology: Topology) -> Sequence:
 
 
 def _signs(n: int, samples: int, seed: int) -> FloatArray:
-    """(n, samples) signs, centred over the nodes, with the expected sum of squares n - 1 each."""
+    """(n, samples) signs, centered over the nodes, with the expected sum of squares n - 1 each."""
     draws = np.random.Generator(np.random.Philox(key=at_least(0, seed=seed)))
     signs = draws.integers(0, 2, size=(n, samples)) * 2.0 - 1
     return np.asarray(signs - signs.mean(axis=0))

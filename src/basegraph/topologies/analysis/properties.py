@@ -69,22 +69,22 @@ def consensus_delay(topology: Topology | Round) -> float:
 def _largest_singular_value(matrices: list[Any], n: int) -> float:
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    def centred(x: FloatArray) -> FloatArray:
+    def centered(x: FloatArray) -> FloatArray:
         return x - x.mean()
 
     def there(x: FloatArray) -> FloatArray:
-        x = centred(x.ravel())
+        x = centered(x.ravel())
         for matrix in matrices:
             x = matrix @ x
-        return centred(x)
+        return centered(x)
 
     def there_and_back(x: FloatArray) -> FloatArray:
         x = there(x)
         for matrix in reversed(matrices):
             x = matrix.T @ x
-        return centred(x)
+        return centered(x)
 
-    start = centred(np.random.Generator(np.random.Philox(key=0)).standard_normal(n))
+    start = centered(np.random.Generator(np.random.Philox(key=0)).standard_normal(n))
     if np.linalg.norm(there(start)) <= ROUNDING * np.linalg.norm(start):
         return 0.0  # nothing but rounding is left
     operator = LinearOperator((n, n), matvec=there_and_back, dtype=np.float64)

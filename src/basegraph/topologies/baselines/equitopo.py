@@ -31,7 +31,7 @@ MOST_DRAWS = 2**20
 def d_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
     """D-EquiStatic (directed): the mean of `degree` random A(u), u drawn with replacement.
 
-    Period 1, at most `degree` neighbours.
+    Period 1, at most `degree` neighbors.
 
     >>> d_equistatic(10, degree=3).max_degree <= 3
     True
@@ -45,7 +45,7 @@ def d_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
 def u_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
     """U-EquiStatic: the mean of A(u) and its transpose over `degree` random draws of u.
 
-    Period 1, at most 2 * `degree` neighbours.
+    Period 1, at most 2 * `degree` neighbors.
 
     >>> u_equistatic(10, degree=2).max_degree <= 4
     True

@@ -31,7 +31,7 @@ def static(
 
 
 def ring(n: int) -> ClosedFormSequence:
-    """Ring: neighbours i-1 and i+1, weights 1/3 (two nodes: one edge of weight 1/2).
+    """Ring: neighbors i-1 and i+1, weights 1/3 (two nodes: one edge of weight 1/2).
 
     Period 1, degree 2. Consensus rate 1 - O(1/n²).
 
@@ -47,7 +47,7 @@ def ring(n: int) -> ClosedFormSequence:
 def torus(n: int) -> ClosedFormSequence:
     """Torus: the most square a*b grid with wrap-around, weights 1/5; a slow ring where n is prime.
 
-    a is the largest divisor of n up to its square root. Neighbours that coincide count once and
+    a is the largest divisor of n up to its square root. Neighbors that coincide count once and
     the self weight takes the rest, so a prime n (and n = 4) gives a ring with weights 1/5, which
     mixes more slowly than `ring` with its 1/3: the topology's `note` says so.
 

@@ -30,7 +30,7 @@ class Segment:
     start: int
     stop: int
     weights: tuple[Fraction, ...]
-    """One per neighbour: every node of the segment has as many."""
+    """One per neighbor: every node of the segment has as many."""
     senders: Callable[[IntArray], IntArray]
     """(m,) nodes of the segment -> (m, len(weights)) senders; a node that names itself idles."""
     origin: Origin = Origin.UNSPECIFIED

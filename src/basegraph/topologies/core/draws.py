@@ -24,7 +24,7 @@ def integers(
     key = np.array([seed, step], dtype=np.uint64)
     generator = np.random.Philox(key=key, counter=np.array([0, 0, 0, stream], dtype=np.uint64))
     span = high - low
-    fair = 2**64 - 2**64 % span  # raw values from here on would favour the small draws
+    fair = 2**64 - 2**64 % span  # raw values from here on would favor the small draws
     drawn: list[int] = []
     while len(drawn) < count:
         raw = int(generator.random_raw())

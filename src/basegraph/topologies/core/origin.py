@@ -8,7 +8,7 @@ from enum import IntEnum
 class Origin(IntEnum):
     """Which line of the paper's pseudo-code, or which other construction, added an arc.
 
-    The figures colour by it.
+    The figures color by it.
     """
 
     UNSPECIFIED = 0

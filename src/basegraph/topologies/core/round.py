@@ -170,11 +170,11 @@ class Round:
 
     @property
     def degree(self) -> int:
-        """The largest number of neighbours any node sends to or hears."""
+        """The largest number of neighbors any node sends to or hears."""
         return int(self.degrees().max())
 
     def degrees(self) -> IntArray:
-        """Per node: the number of neighbours it sends to or hears, whichever is more."""
+        """Per node: the number of neighbors it sends to or hears, whichever is more."""
         heard = np.bincount(self.receivers, minlength=self.n)
         return np.maximum(heard, np.bincount(self.senders, minlength=self.n))
 

@@ -24,7 +24,7 @@ class Topology(ABC):
     period: int | None
     """After how many steps the rounds repeat; None: never (a random topology)."""
     max_degree: int
-    """The largest number of neighbours any node talks to in one round."""
+    """The largest number of neighbors any node talks to in one round."""
     promised_degree: int | None = None
     """The k that was asked for, where the construction promises not to exceed it."""
     symmetric: bool
@@ -85,7 +85,7 @@ class Sequence(Topology):
 
     @cached_property
     def max_degree(self) -> int:  # type: ignore[override]
-        """The largest number of neighbours any node talks to in one round."""
+        """The largest number of neighbors any node talks to in one round."""
         return max(r.degree for r in self)
 
     @cached_property

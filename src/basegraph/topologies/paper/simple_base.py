@@ -44,7 +44,7 @@ class Part:
 def simple_base(
     n: int, k: int = 1, redundant: bool = True, isolated: str = "first"
 ) -> ClosedFormSequence:
-    """Simple Base-(k+1) Graph: exact consensus for any n, at most k neighbours a round.
+    """Simple Base-(k+1) Graph: exact consensus for any n, at most k neighbors a round.
 
     The base-(k+1) digits of n split the nodes into parts V_1, V_2, ... of a_l (k+1)^p_l nodes. The
     parts average inside; then for j = 1, 2, ... the smaller parts after V_j give V_j the average

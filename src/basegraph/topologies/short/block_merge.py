@@ -22,7 +22,7 @@ class BlockMerge(Sequence):
     stand in a line, every node of block i covers b_j of them and every node of block j covers b_i,
     and two nodes that share u units talk with weight u / n. The nodes of block i enter the line in
     turn, for its t-th other block from place t * floor(b_i / (h - 1)) on, so that those with more
-    neighbours in one block have fewer in the next.
+    neighbors in one block have fewer in the next.
 
     Period max T(b_i) + 1; one round where all blocks are single nodes (the complete graph).
     """
@@ -86,7 +86,7 @@ def _first(sizes: tuple[int, ...], i: int, j: int) -> int:
 
 @lru_cache(maxsize=2**16)
 def merge_degree(sizes: tuple[int, ...]) -> int:
-    """The largest number of neighbours in the merging round of these blocks.
+    """The largest number of neighbors in the merging round of these blocks.
 
     >>> merge_degree((4, 3, 3)), merge_degree((5, 4, 4)), merge_degree((9, 9))
     (3, 4, 1)
@@ -95,7 +95,7 @@ def merge_degree(sizes: tuple[int, ...]) -> int:
 
 
 def _degrees(sizes: tuple[int, ...], i: int) -> IntArray:
-    """The neighbours of each node of block i."""
+    """The neighbors of each node of block i."""
     here = sizes[i]
     found = np.zeros(here, dtype=np.int64)
     for j, there in enumerate(sizes):

@@ -52,7 +52,7 @@ class BlockMix(Sequence):
 
     @cached_property
     def max_degree(self) -> int:  # type: ignore[override]
-        """The largest number of neighbours any node talks to in one round."""
+        """The largest number of neighbors any node talks to in one round."""
         around = max(self.rows.max_degree, self.columns.max_degree)
         if around == self.promised_degree:  # the middle has no more
             return around
@@ -214,7 +214,7 @@ class _Grid:
 
 
 def has_room(rows: IntArray, columns: IntArray, n: int, k: int) -> NDArray[np.bool_]:
-    """Whether no node of any cell needs more than k neighbours or gives more than it has.
+    """Whether no node of any cell needs more than k neighbors or gives more than it has.
 
     Rows and columns by where they start (0, P_1, P_2, ..., n); `columns` may be several
     partitions, one per line. Every weight is at most 1/2, so two edges always fit a node; three

@@ -1,4 +1,4 @@
-"""Euclid: exact consensus for any n with one neighbour a round, by mirrors of a circle."""
+"""Euclid: exact consensus for any n with one neighbor a round, by mirrors of a circle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALL_FACTOR = 128
 
 
 def euclid(n: int) -> ClosedFormSequence:
-    """Euclid: mirrors of a circle, exact consensus for any n with one neighbour a round.
+    """Euclid: mirrors of a circle, exact consensus for any n with one neighbor a round.
 
     Every round is a mirror with one shift s and one weight w. Odd n: node i talks to (s - i) mod n,
     and the node on the axis idles. Even n = 2q: node i < q talks to q + (i + s) mod q. A

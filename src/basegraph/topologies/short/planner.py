@@ -1,4 +1,4 @@
-"""Which construction is shortest for n nodes and k neighbours: dynamic programming with memo.
+"""Which construction is shortest for n nodes and k neighbors: dynamic programming with memo.
 
 A plan says how one level is put together; its blocks have plans of their own. It is found with
 integers only and in a fixed order, so that every rank of a job finds the same one.
@@ -187,7 +187,7 @@ def best_mix(n: int, k: int, below: int) -> Plan | None:
 
 
 def _laid_out(n: int) -> Plan:
-    """The block-mix with one neighbour that the table knows."""
+    """The block-mix with one neighbor that the table knows."""
     rows, columns, turn = LAID[n]
     inside, across = (max(length(size, 1) for size, _ in runs) for runs in (rows, columns))
     return Plan("mix", inside + 1 + across, (rows, columns), turn)

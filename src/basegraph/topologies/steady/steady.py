@@ -13,7 +13,7 @@ from basegraph.topologies.steady.steady_table import CHOICES
 
 
 def steady(n: int) -> Sequence:
-    """Steady: exact consensus with one neighbour a round and small disagreement in training.
+    """Steady: exact consensus with one neighbor a round and small disagreement in training.
 
     Up to 64 nodes, made for small D (`training_disagreement` at ρ = 0.05) from tables that scripts
     search for: the mirrors of `euclid` with the choices that it leaves free, up to two more mirrors

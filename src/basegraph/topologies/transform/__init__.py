@@ -1,1 +1,1 @@
-"""Sequences made from others: products, blocks side by side, relabelling, networkx."""
+"""Sequences made from others: products, blocks side by side, relabeling, networkx."""

@@ -90,7 +90,7 @@ def verify(
 
     Raises `InvalidRound` or `NotFiniteTime`, naming the first violated property with round, nodes
     and values. `method="auto"` takes the exact proof where it costs up to a minute or so (n in the
-    tens of thousands for one neighbour a round), the Freivalds check beyond. That one draws its
+    tens of thousands for one neighbor a round), the Freivalds check beyond. That one draws its
     primes from `seed`, by default a fresh one that nobody could foresee; the certificate names it.
 
     >>> from basegraph.topologies.catalog import topology
@@ -201,7 +201,7 @@ def _check_round(r: Round, topology: Topology, where: str) -> int:
     if degrees.max() > allowed:
         i = int(np.argmax(degrees))
         raise InvalidRound(
-            f"{where}: node {i} talks to {degrees[i]} neighbours, more than {allowed}"
+            f"{where}: node {i} talks to {degrees[i]} neighbors, more than {allowed}"
         )
     return scale
 
