@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,22 +18,21 @@ from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.cli.arguments import number, refuse_torchrun
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.specs import refuse_twice
-from basegraph.training.config import RunConfig, field_help, read_saved, read_toml
+from basegraph.training.config import DEFAULTS, SETTINGS, RunConfig, read_saved, read_toml
 
 
 def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The command with a flag for every field of `RunConfig` in place of its **flags."""
     signature = inspect.signature(command, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    lines = field_help()
-    for field in fields(RunConfig):
-        names = [f"--{field.name.replace('_', '-')}", *(["-n"] if field.name == "nodes" else [])]
-        option = typer.Option(
-            *names, metavar=str(field.type).upper(), help=f"{lines[field.name]} [{field.default}]"
-        )
+    for name, setting in SETTINGS.items():
+        flags = [f"--{name.replace('_', '-')}", *(["-n"] if name == "nodes" else [])]
+        default = DEFAULTS[name]
+        kind = type(default).__name__.upper()
+        option = typer.Option(*flags, metavar=kind, help=f"{setting.help} [{default}]")
         parameters.append(
             inspect.Parameter(
-                field.name,
+                name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
                 annotation=Annotated[str | None, option],
@@ -168,11 +166,11 @@ def merged(file: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
 
 def parsed(name: str, text: str) -> object:
     """A flag's text as its field's type; what does not parse is left for RunConfig to refuse."""
-    kind = {field.name: str(field.type) for field in fields(RunConfig)}[name]
-    if kind == "bool" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
+    kind = type(DEFAULTS[name])
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
     try:
-        return {"int": int, "float": float}.get(kind, str)(text)
+        return kind(text)
     except ValueError:
         return text
 

@@ -39,7 +39,7 @@ from basegraph.training.config import RunConfig, read_saved
 from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.memory import fit
-from basegraph.training.problem import OWN, make_method
+from basegraph.training.problem import make_method
 from basegraph.training.train import Job, train_together
 
 MOST = 64
@@ -226,9 +226,8 @@ def groups(runs: Iterable[Planned], folder: SweepFolder) -> list[list[Planned]]:
     """Runs that can be made side by side: alike, and at the same step."""
     found: dict[tuple[object, ...], list[Planned]] = defaultdict(list)
     for run in runs:
-        shared = {k: v for k, v in vars(run.config).items() if k not in OWN}
         damping = make_method(run.config, topology(run.config.topology, run.config.nodes))[1]
-        found[(*shared.items(), damping, folder.step(run))].append(run)
+        found[(*run.config.shared().items(), damping, folder.step(run))].append(run)
     return list(found.values())
 
 

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -42,9 +42,6 @@ from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher
 from basegraph.training.problem import Replica
 from basegraph.training.threads import choose_threads, using_threads
-
-OWN = ("data_dir", "device", "threads", "capture", "compile")
-"""Fields in which nodes may differ."""
 
 SURVIVOR: checkpoint.Schema = {
     "steps_per_epoch": checkpoint.integer(1),
@@ -97,8 +94,7 @@ def train_distributed(
         return dataset, Replica(config, dataset, module), folder
 
     try:
-        same = {name: value for name, value in asdict(config).items() if name not in OWN}
-        require_alike(same, None, device)
+        require_alike(config.same_on_all_nodes(), None, device)
         dataset, replica, folder = together(prepare, None, device)
         require_alike({"data or model": replica.fingerprint}, None, device)
         engine = DistributedEngine(dataset, replica, device, timeout)

@@ -21,7 +21,7 @@ from basegraph.data.dataset import Dataset
 from basegraph.engines.checkpoint import CheckpointError, require_tensors
 from basegraph.engines.evaluation import Accuracy
 from basegraph.errors import BasegraphError, InvalidArgument, short
-from basegraph.training.config import BEFORE, RunConfig
+from basegraph.training.config import MISSING, RunConfig
 from basegraph.training.folder import RunFolder
 from basegraph.training.problem import Replica
 from basegraph.training.selection import Selection
@@ -200,7 +200,7 @@ class Run:
         if facts["fingerprint"] != self.fingerprint:
             raise InvalidArgument("--out", str(self.folder.path), "was run on other data or models")
         for name, value in self.config.computes().items():
-            there = facts["config"].get(name, BEFORE.get(name))
+            there = facts["config"].get(name, MISSING.get(name))
             if there != value:
                 raise InvalidArgument(name, value, f"the checkpoint's run has {short(there)}")
 

@@ -27,9 +27,6 @@ from basegraph.training.config import RunConfig
 from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
 
-OWN = ("seed", "lr", "alpha", "topology")
-"""Fields in which replicas of one engine may differ."""
-
 
 class Replica:
     """Everything about a run that does not depend on the device: data, topology, schedule."""
@@ -64,7 +61,7 @@ class Replica:
 
     def beside(self) -> tuple[object, ...]:
         """What replicas must have in common to share an engine."""
-        shared = {k: v for k, v in vars(self.config).items() if k not in OWN}
+        shared = self.config.shared()
         form = tuple(zip(self.model.names, self.model.shapes, strict=True))
         return (*sorted(shared.items()), self.damping, self.steps_per_epoch, form)
 
