@@ -23,7 +23,7 @@ from basegraph.data.plan import Planner
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -32,7 +32,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def planning(replica: Replica, few: int, epochs: int = 3) -> float:
+def planning(replica: Problem, few: int, epochs: int = 3) -> float:
     """CPU seconds per epoch where generators that give up to `few` numbers are not made."""
     steps, parts = replica.steps_per_epoch, replica.planner
     planner = Planner(parts.parts, parts.batch, parts.seed, image=parts.image)
@@ -46,7 +46,7 @@ def planning(replica: Replica, few: int, epochs: int = 3) -> float:
 def measure(config: RunConfig) -> None:
     dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
     module = build(config.model, dataset.shape, dataset.classes, config.seed)
-    replica = Replica(config, dataset, module)
+    replica = Problem(config, dataset, module)
     engine = StackedEngine(dataset, [replica])
     plan, one_by_one = (planning(replica, few) / 3 for few in (philox.FEW, 0))
     steps = seconds(lambda: [engine.advance() for _ in range(engine.steps_per_epoch)])

@@ -33,7 +33,7 @@ from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.engines.stacked.mixer import one_neighbor
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 
 SHAPES = {"mlp": (1, 8, 8), "lenet": (1, 28, 28), "vgg11": (3, 32, 32), "resnet18": (3, 32, 32)}
 LR, MOMENTUM = 0.01, 0.9
@@ -96,7 +96,7 @@ def configuration(options: argparse.Namespace, **changes: object) -> RunConfig:
 
 def make_engine(name: str, data: Dataset, configs: list[RunConfig]) -> StackedEngine:
     modules = [build(name, SHAPES[name], 10, seed=c.seed) for c in configs]
-    replicas = [Replica(c, data, m) for c, m in zip(configs, modules, strict=True)]
+    replicas = [Problem(c, data, m) for c, m in zip(configs, modules, strict=True)]
     return StackedEngine(data, replicas)
 
 

@@ -13,7 +13,7 @@ from basegraph.training import estimate, memory
 from basegraph.training import problem as replica
 from basegraph.training.config import RunConfig
 from basegraph.training.loop import Watcher
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import train
 
 
@@ -57,7 +57,7 @@ def test_the_time_of_gradients_is_measured():
     dataset = load("digits")
     config = RunConfig(nodes=3, epochs=1)
     module = build("mlp", dataset.shape, 10, 0)
-    engine = StackedEngine(dataset, [Replica(config, dataset, module)])
+    engine = StackedEngine(dataset, [Problem(config, dataset, module)])
     before = engine.x_nd.clone()
     assert estimate.seconds_of_gradients(engine) > 0
     assert torch.equal(engine.x_nd, before)

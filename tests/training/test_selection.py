@@ -14,7 +14,7 @@ from basegraph.engines.evaluation import Questions, correct
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.selection import PASSES, everything, on_the_way
 from basegraph.training.train import train
 from support.cli import ok
@@ -32,7 +32,7 @@ def engine(**fields):
     digits = load("digits")
     config = RunConfig(**{**FEW, **fields})
     module = build("mlp", digits.shape, 10, config.seed)
-    return StackedEngine(digits, [Replica(config, digits, module)])
+    return StackedEngine(digits, [Problem(config, digits, module)])
 
 
 @pytest.mark.parametrize("nodes", [1, 25, 100, 1000])

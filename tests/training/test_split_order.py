@@ -16,7 +16,7 @@ from basegraph.experiments.sweep import SweepFolder, expand
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.loop import Watcher
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import train
 from support.cli import ok, run_here
 
@@ -51,7 +51,7 @@ def saved_earlier(tmp_path):
 def test_the_field_decides_which_samples_a_node_sees():
     digits = load("digits")
     shuffled, by_class = (
-        Replica(RunConfig(**SHORT, **order), digits, build("mlp", digits.shape, 10, 0))
+        Problem(RunConfig(**SHORT, **order), digits, build("mlp", digits.shape, 10, 0))
         for order in ({}, {"split_order": "by-class"})
     )
     assert shuffled.heterogeneity == pytest.approx(by_class.heterogeneity)

@@ -27,7 +27,7 @@ from basegraph.storage.files import TEMPORARY, leftovers, replacing
 from basegraph.training.config import SETTINGS, RunConfig, read_toml
 from basegraph.training.folder import RunFolder
 from basegraph.training.loop import Diverged, Watcher
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import Job, train, train_together
 from support.cli import ok, run_here
 from support.held import held
@@ -40,7 +40,7 @@ def engine(**changes):
     config = RunConfig(**{**SHORT, **changes})
     dataset = load("digits")
     module = build("mlp", dataset.shape, 10, config.seed)
-    return StackedEngine(dataset, [Replica(config, dataset, module)])
+    return StackedEngine(dataset, [Problem(config, dataset, module)])
 
 
 def metrics(folder):

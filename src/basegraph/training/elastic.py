@@ -40,7 +40,7 @@ from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.threads import choose_threads, using_threads
 
 SURVIVOR: checkpoint.Schema = {
@@ -84,14 +84,14 @@ def train_distributed(
     node = dist.get_rank()
     held = ExitStack()  # node 0's lock on the folder
 
-    def prepare() -> tuple[Dataset, Replica, RunFolder]:
+    def prepare() -> tuple[Dataset, Problem, RunFolder]:
         if node == 0:
             folder = held.enter_context(open_run(out, resume=resume))
         else:
             folder = FolderElsewhere(out, resume=resume)
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
         module = build(config.model, dataset.shape, dataset.classes, config.seed)
-        return dataset, Replica(config, dataset, module), folder
+        return dataset, Problem(config, dataset, module), folder
 
     try:
         require_alike(config.same_on_all_nodes(), None, device)

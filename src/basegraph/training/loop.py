@@ -23,7 +23,7 @@ from basegraph.engines.evaluation import Accuracy
 from basegraph.errors import BasegraphError, InvalidArgument, short
 from basegraph.training.config import MISSING, RunConfig
 from basegraph.training.folder import RunFolder
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.selection import Selection
 from basegraph.training.threads import using_threads
 
@@ -32,7 +32,7 @@ class Engine(Protocol):
     """What makes the steps of one or several runs."""
 
     config: RunConfig
-    replicas: list[Replica]
+    replicas: list[Problem]
     steps_per_epoch: int
     total_steps: int
     patience: int

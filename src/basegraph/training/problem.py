@@ -1,4 +1,4 @@
-"""A replica: one run among those that an engine trains side by side."""
+"""`Problem`: what a run computes, built from its configuration: data, model, topology, method."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
 
 
-class Replica:
+class Problem:
     """Everything about a run that does not depend on the device: data, topology, schedule."""
 
     def __init__(self, config: RunConfig, dataset: Dataset, module: nn.Module) -> None:

@@ -23,7 +23,7 @@ from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher
 from basegraph.training.memory import NotEnoughMemory, fit
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.threads import choose_threads, using_threads
 
 
@@ -103,7 +103,7 @@ def _train(
     threads = choose_threads(config, model, dataset, device, config.nodes * len(jobs))
     with using_threads(threads.steps):
         replicas = [
-            Replica(job.config, dataset, mine) for job, mine in zip(jobs, modules, strict=True)
+            Problem(job.config, dataset, mine) for job, mine in zip(jobs, modules, strict=True)
         ]
         engine = StackedEngine(dataset, replicas)
         runs = [

@@ -15,7 +15,7 @@ from basegraph.engines.stacked import engine
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import train
 
 needs_gpu = pytest.mark.skipif(
@@ -57,7 +57,7 @@ def make(seeds=(0,), **fields):
     ]
     modules = [build("mlp", DIGITS.shape, 10, config.seed) for config in configs]
     return StackedEngine(
-        DIGITS, [Replica(c, DIGITS, m) for c, m in zip(configs, modules, strict=True)]
+        DIGITS, [Problem(c, DIGITS, m) for c, m in zip(configs, modules, strict=True)]
     )
 
 

@@ -21,7 +21,7 @@ from basegraph.engines.distributed.membership.torchrun import orphaned
 from basegraph.engines.evaluation import Accuracy, Questions, chunk_size, correct, one_by_one
 from basegraph.models.gradients import Gradients, products_in
 from basegraph.optim.decentralized import DecentralizedOptimizer
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.selection import Selection
 
 PATIENCE = 10
@@ -40,7 +40,7 @@ class DistributedEngine:
     patience = 1
 
     def __init__(
-        self, dataset: Dataset, replica: Replica, device: torch.device, timeout: float
+        self, dataset: Dataset, replica: Problem, device: torch.device, timeout: float
     ) -> None:
         self.replicas = [replica]
         self.config = config = replica.config

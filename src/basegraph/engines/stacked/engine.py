@@ -34,7 +34,7 @@ from basegraph.engines.stacked.update import in_blocks, update
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import aligned
 from basegraph.models.gradients import Gradients, gradients_of, products_in
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.selection import Selection
 
 PENDING = 50
@@ -46,7 +46,7 @@ class StackedEngine:
 
     alone = True
 
-    def __init__(self, dataset: Dataset, replicas: Sequence[Replica]) -> None:
+    def __init__(self, dataset: Dataset, replicas: Sequence[Problem]) -> None:
         first = replicas[0]
         if any(r.beside() != first.beside() for r in replicas):
             raise InvalidArgument(
