@@ -15,7 +15,8 @@ from basegraph.experiments.sweep import MAX_RUNS, read_sweep
 from basegraph.storage import inputs
 from basegraph.storage.inputs import MAX_TEXT_BYTES, BadFile
 from basegraph.training.config import read_toml
-from basegraph.training.folder import MAX_LINE, RunFolder, belongs_to
+from basegraph.training.folder import RunFolder, belongs_to
+from basegraph.training.metrics import MAX_LINE
 
 DEEP = "[" * 100_000 + "]" * 100_000
 

@@ -17,8 +17,8 @@ from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
 from basegraph.storage.provenance import provenance
 from basegraph.training.config import RunConfig, read_toml
-from basegraph.training.loop import Watcher
 from basegraph.training.train import train
+from basegraph.training.watcher import Watcher
 
 SHORT = RunConfig(nodes=4, epochs=4, batch=8, alpha=1.0, lr=0.1, evaluate_every=2)
 

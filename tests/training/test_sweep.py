@@ -20,8 +20,8 @@ from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import memory
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Diverged
-from basegraph.training.train import Job, train, train_together
+from basegraph.training.run import Diverged
+from basegraph.training.train import train, train_together
 from support.cli import ok, run, run_here
 from support.held import held
 
@@ -55,8 +55,7 @@ def test_replicas_are_what_they_are_alone(algorithm, tmp_path):
             {"topology": "exponential", "lr": 0.05, "alpha": 0.5, "seed": 1},
         )
     ]
-    jobs = [Job(config, tmp_path / f"together{i}") for i, config in enumerate(configs)]
-    together = train_together(jobs)
+    together = train_together({tmp_path / f"together{i}": c for i, c in enumerate(configs)})
     for i, config in enumerate(configs):
         alone = train(config, tmp_path / f"alone{i}")
         close(together[i], alone)
@@ -68,17 +67,27 @@ def test_replicas_are_what_they_are_alone(algorithm, tmp_path):
 
 def test_a_replica_that_diverges_stops_alone(tmp_path):
     configs = [RunConfig(**FIXED, lr=lr) for lr in (0.1, 1e6, 0.05)]
-    jobs = [Job(config, tmp_path / str(i)) for i, config in enumerate(configs)]
-    first, second, third = train_together(jobs)
+    runs = {tmp_path / str(i): config for i, config in enumerate(configs)}
+    first, second, third = train_together(runs)
     assert isinstance(second, Diverged)
     close(first, train(configs[0], tmp_path / "alone0"))
     close(third, train(configs[2], tmp_path / "alone2"))
 
 
 def test_only_runs_that_are_alike_share_an_engine(tmp_path):
-    jobs = [Job(RunConfig(**FIXED, momentum=m), tmp_path / str(m)) for m in (0.9, 0.8)]
+    runs = {tmp_path / str(m): RunConfig(**FIXED, momentum=m) for m in (0.9, 0.8)}
     with pytest.raises(bg.InvalidArgument, match="alike but for seed, lr, alpha and topology"):
-        train_together(jobs)
+        train_together(runs)
+
+
+def test_only_runs_at_the_same_step_share_an_engine(tmp_path):
+    finished, fresh = (RunConfig(**FIXED, seed=seed) for seed in (0, 1))
+    train(finished, tmp_path / "0")
+    for paths in ("01", "10"):  # whichever is the first
+        runs = {tmp_path / path: finished if path == "0" else fresh for path in paths}
+        with pytest.raises(bg.InvalidArgument, match="must be at the same step"):
+            train_together(runs, resume=True)
+    assert not (tmp_path / "1").exists()
 
 
 def test_sweep_end_to_end(tmp_path):
@@ -89,7 +98,7 @@ def test_sweep_end_to_end(tmp_path):
     close(metrics(tmp_path / "out" / "topology=ring_seed=1"), metrics(tmp_path / "alone"))
     again = run_here("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
     assert again.returncode == 2
-    assert "holds a sweep already; --resume continues it" in again.stderr
+    assert "holds a sweep already: resume it to continue" in again.stderr
     arguments = ["sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume", "--json"]
     rows = json.loads(run_here(*arguments).stdout)
     assert [row["epoch"] for row in rows] == [4] * 4
@@ -130,7 +139,7 @@ def test_a_stopped_sweep_resumes(how, place, times, tmp_path):
         _, errors = process.communicate()
     if how == signal.SIGTERM:
         assert process.returncode == 128 + how
-        assert "checkpoint in each of 4 folders, --resume continues" in errors
+        assert "checkpoint in each of 4 folders: resume it to continue" in errors
     assert one.read_text().count('"epoch": 4,') == 0
     for arguments in (["--out", cut, "--resume"], ["--out", whole]):
         assert run_here("sweep", tmp_path / "s.toml", *arguments).returncode == 0
@@ -227,19 +236,17 @@ def test_packs_shrink_to_the_memory(monkeypatch, tmp_path):
     folder = SweepFolder(tmp_path / "out", "x", resume=False)
     run_sweep(runs, folder, progress=Progress(packed=packs.append))
     assert packs == [2, 1]
-    assert folder.left(runs) == []
+    assert folder.left(runs) == {}
 
 
 def test_running_out_of_memory_loses_nothing(monkeypatch, tmp_path):
     tried = []
 
-    def train_together_in_little_memory(jobs, dataset):
-        tried.append(len(jobs))
-        if len(jobs) > 1:
+    def train_together_in_little_memory(runs, **options):
+        tried.append(len(runs))
+        if len(runs) > 1 or next(iter(runs.values())).seed == 2:
             raise torch.OutOfMemoryError
-        if jobs[0].config.seed == 2:
-            raise torch.OutOfMemoryError
-        return train_together(jobs, dataset=dataset)
+        return train_together(runs, **options)
 
     monkeypatch.setattr(sweep, "train_together", train_together_in_little_memory)
     runs = expand(FIXED, [{"seed": [0, 1, 2]}], "test")
@@ -247,7 +254,7 @@ def test_running_out_of_memory_loses_nothing(monkeypatch, tmp_path):
     run_sweep(runs, folder)
     assert tried == [3, 1, 2, 1, 1]
     assert folder.failed() == {"seed=2": "out of memory"}
-    assert all(folder.rows(one)[-1]["epoch"] == 4 for one in runs[:2])
+    assert all(folder.rows(name)[-1]["epoch"] == 4 for name in ("seed=0", "seed=1"))
 
 
 def milestones(folder):

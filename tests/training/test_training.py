@@ -26,9 +26,11 @@ from basegraph.plots.learning import labels
 from basegraph.storage.files import TEMPORARY, leftovers, replacing
 from basegraph.training.config import SETTINGS, RunConfig, read_toml
 from basegraph.training.folder import RunFolder
-from basegraph.training.loop import Diverged, Watcher
-from basegraph.training.problem import Replica
-from basegraph.training.train import Job, train, train_together
+from basegraph.training.problem import Problem
+from basegraph.training.run import Diverged
+from basegraph.training.traffic import BytesSent
+from basegraph.training.train import train, train_together
+from basegraph.training.watcher import Watcher
 from support.cli import ok, run_here
 from support.held import held
 
@@ -40,7 +42,7 @@ def engine(**changes):
     config = RunConfig(**{**SHORT, **changes})
     dataset = load("digits")
     module = build("mlp", dataset.shape, 10, config.seed)
-    return StackedEngine(dataset, [Replica(config, dataset, module)])
+    return StackedEngine(dataset, [Problem(config, dataset, module)])
 
 
 def metrics(folder):
@@ -51,20 +53,19 @@ class Naive:
     """dsgdm with n separate modules and hand-written loops; shares only the data plan."""
 
     def __init__(self, reference: StackedEngine):
-        self.reference = reference
-        config = reference.config
+        self.nodes, self.planned = reference.nodes, reference.planned
+        config = self.nodes.config
         self.models = [
             build("mlp", (1, 8, 8), 10, config.seed).double() for _ in range(config.nodes)
         ]
         self.momenta = [[torch.zeros_like(p) for p in m.parameters()] for m in self.models]
 
     def step(self, step):
-        config = self.reference.config
-        engine = self.reference
-        planned = engine._inputs(step)
-        samples = gather(engine.images, **planned, mean=engine.mean, std=engine.std)
-        labels = engine.labels[planned["sample"]]
-        total = config.epochs * self.reference.steps_per_epoch
+        config, data = self.nodes.config, self.nodes.data
+        planned = self.planned(step)
+        samples = gather(data.images, **planned, mean=data.mean, std=data.std)
+        labels = data.labels[planned["sample"]]
+        total = config.epochs * self.nodes.steps_per_epoch
         lr = config.lr * (1 + np.cos(np.pi * step / total)) / 2
         half = []
         for i, model in enumerate(self.models):
@@ -79,10 +80,7 @@ class Naive:
             mixed = half
         else:
             matrix = (
-                self.reference.replicas[0]
-                .topology.round(step // config.local_steps)
-                .matrix()
-                .toarray()
+                self.nodes.problems[0].topology.round(step // config.local_steps).matrix().toarray()
             )
             mixed = [
                 [
@@ -109,7 +107,7 @@ def test_equals_a_naive_implementation(spec, changes):
     for step in range(20):
         stacked.advance()
         naive.step(step)
-    assert (stacked.x_nd.double() - naive.parameters()).abs().max() < 2e-5
+    assert (stacked.nodes.x_nd.double() - naive.parameters()).abs().max() < 2e-5
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -123,8 +121,8 @@ def test_updates_in_blocks_are_the_same(name, monkeypatch):
     blocks = engine(**changes)
     for _ in range(6):
         blocks.advance()
-    assert torch.allclose(whole.x_nd, blocks.x_nd, atol=1e-6)
-    for a, b in zip(whole.state, blocks.state, strict=True):
+    assert torch.allclose(whole.nodes.x_nd, blocks.nodes.x_nd, atol=1e-6)
+    for a, b in zip(whole.nodes.state, blocks.nodes.state, strict=True):
         assert torch.allclose(a, b, atol=1e-5)
 
 
@@ -199,7 +197,7 @@ def test_interrupt_writes_a_checkpoint_and_says_so(tmp_path):
         _, errors = process.communicate()
     assert process.returncode == 128 + signal.SIGINT
     assert "stopped by SIGINT after step 5 of" in errors
-    assert "--resume continues" in errors
+    assert "resume it to continue" in errors
     assert errors.count("\n") == 1
     assert (out / "checkpoint.safetensors").is_file()
 
@@ -289,7 +287,7 @@ def test_a_folder_is_of_one_run_at_a_time(tmp_path):
     assert [row["epoch"] for row in rows] == [1, 2, 3, 4]
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
     with pytest.raises(bg.InvalidArgument, match="in use"):
-        train_together([Job(config, tmp_path / "two"), Job(config, tmp_path / "two")])
+        train_together({tmp_path / "two": config, tmp_path / "run" / ".." / "two": config})
     assert not (tmp_path / "two").exists()
 
 
@@ -330,22 +328,33 @@ def test_curves_of_different_experiments_are_not_merged():
     assert labels([base, {**base, "lr": 0.2}])[1] == "base:k=1, dsgdm, lr=0.2"
 
 
-def test_bytes_are_counted():
-    count = engine(topology="base:k=1", nodes=5)
-    for _ in range(7):
-        count.advance()
-    size = count.x_nd.shape[1] * 4
-    assert count.bytes_sent() == pytest.approx(7 * 4 / 5 * size)
-    tracking = engine(topology="ring", nodes=5, algorithm="gradient-tracking")
-    tracking.advance()
-    assert tracking.bytes_sent() == pytest.approx(2 * 2 * size)
-    reduced = engine(algorithm="allreduce-sgd", nodes=5)
-    reduced.advance()
-    assert reduced.bytes_sent() == pytest.approx(2 * 4 / 5 * size)
-    rare = engine(topology="ring", nodes=5, local_steps=4)
-    for _ in range(7):
-        rare.advance()
-    assert rare.bytes_sent() == pytest.approx(2 * size)
+@pytest.mark.parametrize(
+    ("fields", "steps", "vectors"),
+    [
+        ({"topology": "base:k=1"}, 7, 7 * 4 / 5),
+        ({"topology": "ring", "algorithm": "gradient-tracking"}, 1, 2 * 2),
+        ({"algorithm": "allreduce-sgd"}, 1, 2 * 4 / 5),
+        ({"topology": "ring", "local_steps": 4}, 7, 2),
+    ],
+)
+def test_bytes_are_counted(fields, steps, vectors):
+    problem = engine(nodes=5, **fields).nodes.problems[0]
+    size = problem.model.size * 4
+    assert problem.bytes_sent(steps) == pytest.approx(vectors * size)
+
+
+@pytest.mark.parametrize("spec", ["base:k=1", "short", "one-peer-u-equidyn", "one-peer-d-equidyn"])
+def test_bytes_are_those_of_the_rounds_that_were_made(spec, monkeypatch):
+    """Asked for in any order; no round of a random topology is built twice."""
+    t = bg.topology(spec, n=6)
+    sent = BytesSent(t, bg.algorithm("dsgd"), 1, vector_bytes=60)
+    arcs = [len(t.round(step).senders) for step in range(40)]
+    built = []
+    really = t.round
+    monkeypatch.setattr(t, "round", lambda index: built.append(index) or really(index))
+    for step in (7, 0, 40, 3, 40, 21):
+        assert sent.by(step) == pytest.approx(sum(arcs[:step]) * 10)
+    assert sorted(built) == list(range(min(40, t.period or 40)))
 
 
 def test_config_goes_through_toml(tmp_path):
@@ -455,7 +464,7 @@ def test_commands_end_to_end(tmp_path):
     being_written.unlink()
     again = run_here("train", "--out", folder)
     assert again.returncode == 2
-    assert "holds a run already; --resume continues it" in again.stderr
+    assert "holds a run already: resume it" in again.stderr
     other = run_here("train", "--resume", "--out", folder, "--lr", "0.5")
     assert other.returncode == 2
     assert "lr=0.5: the checkpoint's run has 0.1" in other.stderr

@@ -25,7 +25,15 @@ from basegraph.errors import BasegraphError, InvalidArgument
 # Typer's usage errors descend from a class of click's that it does not re-export everywhere.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
-FLAGS = {"n": "--nodes", "i": "--node", "method": "--method", "config": "--config"}
+FLAGS = {
+    "n": "--nodes",
+    "i": "--node",
+    "method": "--method",
+    "config": "--config",
+    "out": "--out",
+    "engine": "--engine",
+    "timeout": "--timeout",
+}
 """What the command line calls the library's arguments."""
 
 app = typer.Typer(

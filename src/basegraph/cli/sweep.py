@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,9 +48,7 @@ def sweep(
     runs = read_sweep(file)
     with locked("--out", out):
         folder = SweepFolder(out, read_text(file), resume=resume)
-        with SweepDisplay(
-            [run.name for run in runs if run in folder.left(runs)], quiet=json
-        ) as display:
+        with SweepDisplay(list(folder.left(runs)), quiet=json) as display:
             if executor == "ray":
                 from basegraph.experiments.on_ray import run_on_ray
 
@@ -57,7 +56,8 @@ def sweep(
             else:
                 run_sweep(runs, folder, most=most, progress=display.progress())
     failed = folder.failed()
-    ended = {run.name: (folder.rows(run) or [{}])[-1] for run in runs}
+    rows = {name: folder.rows(name) for name in runs}
+    ended: dict[str, Mapping[str, Any]] = {n: mine[-1] if mine else {} for n, mine in rows.items()}
     if json:
         as_json([{"run": n, "failed": failed.get(n), **row} for n, row in ended.items()])
     else:
@@ -70,7 +70,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _line(name: str, row: dict[str, Any], failure: str | None) -> list[object]:
+def _line(name: str, row: Mapping[str, Any], failure: str | None) -> list[object]:
     shares = [f"{100 * row[k]:.2f}" if k in row else "–" for k in SHARES]
     return [name, row.get("epoch", "–"), *shares, failure or "done"]
 
@@ -124,7 +124,7 @@ class SweepDisplay:
             self.shown = now
             self.bar.update(self.task, completed=sum(self.shares.values()))
 
-    def _finished(self, name: str, row: dict[str, Any]) -> None:
+    def _finished(self, name: str, row: Mapping[str, Any]) -> None:
         self._end(name, f"test accuracy {row['test_accuracy']:.1%}")
 
     def _failed(self, name: str, reason: str) -> None:

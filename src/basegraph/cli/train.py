@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -110,20 +110,20 @@ def train(
         raise InvalidArgument(
             "--out", str(out), "is of processes that lost a node: resume with --engine distributed"
         )
-    from basegraph.training.loop import Watcher
+    from basegraph.training.watcher import Watcher
 
     speaks = not distributed or os.environ["RANK"] == "0"
     writer = _event_writer() if tensorboard and speaks else None
     with ExitStack() as open_events, _Display(speaks) as display:
         events: list[Any] = []  # opened when the run has its folder
 
-        def started(facts: dict[str, Any]) -> None:
+        def started(facts: Mapping[str, Any]) -> None:
             display.started(facts)
             if writer is not None:
                 events.append(writer(str(out / "tensorboard")))
                 open_events.callback(events[0].close)
 
-        def evaluated(row: dict[str, Any]) -> None:
+        def evaluated(row: Mapping[str, Any]) -> None:
             display.evaluated(row)
             for file in events:
                 for name in row.keys() - {"epoch", "step"}:
@@ -202,7 +202,7 @@ class _Display:
     def __exit__(self, *exception: object) -> None:
         self.bar.stop()
 
-    def started(self, facts: dict[str, Any]) -> None:
+    def started(self, facts: Mapping[str, Any]) -> None:
         """Say what is about to be trained on."""
         damping = f", d2 damped by τ = {facts['damping']}" if "damping" in facts else ""
         self.say(
@@ -227,7 +227,7 @@ class _Display:
         facts = f"loss {loss:.3f} {self.quality} {rate:.0f} steps/s"
         self.bar.update(self.task, completed=step, total=total, facts=facts)
 
-    def evaluated(self, row: dict[str, Any]) -> None:
+    def evaluated(self, row: Mapping[str, Any]) -> None:
         """Show how good the models are now."""
         self.quality = (
             f"accuracy {row['test_accuracy']:.1%} distance {row['consensus_distance']:.2g}"
@@ -249,7 +249,7 @@ class _Display:
             self.bar.console.print(line, highlight=False)
 
 
-def _fewer(used: dict[str, Any], last: dict[str, int]) -> str:
+def _fewer(used: Mapping[str, Any], last: dict[str, int]) -> str:
     """What an evaluation uses, where that is less than the last one will use."""
     return ", ".join(
         f"{used[name]} of {count} {name.replace('evaluated_', '').replace('_', ' ')}"

@@ -36,6 +36,13 @@ class Field(NamedTuple):
     required: bool = True
 
 
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
 Schema = Mapping[str, Field]
 """The facts of one kind of checkpoint; `config.nodes` is the field `nodes` of table `config`."""
 
@@ -70,10 +77,20 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
             raise CannotWrite(f"{path}: cannot be written: {error}") from None
 
 
-def load(path: Path, schema: Schema | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(tensors, facts) of a checkpoint; of the facts, those in the schema (without one, all)."""
+def load(path: Path, schema: Schema | None = None) -> Checkpoint:
+    """Read a checkpoint.
+
+    Args:
+        path: The file.
+        schema: The facts to return, and what each must be; without one, all of them.
+
+    Raises:
+        CheckpointError: If the file is missing, is cut short, or does not keep to the schema.
+
+    """
     with _opened(path, schema) as (file, facts):
-        return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return Checkpoint(tensors, facts)
 
 
 def header(

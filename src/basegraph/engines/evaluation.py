@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from basegraph.data.augment import gather
 from basegraph.models.flat import FlatModel
+from basegraph.topologies.core.round import IntArray
 
 CHUNK = 16384
 """Samples that all models together evaluate at a time."""
@@ -32,6 +34,20 @@ class Accuracy(NamedTuple):
         """From numbers of correct answers."""
         shares = nodes.cpu().double() / samples
         return cls(float(shares.mean()), float(averaged) / samples, float(shares.min()))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The nodes and samples that an evaluation uses, in ascending order."""
+
+    nodes: IntArray
+    sets: dict[str, IntArray]
+    """Samples of the test set, and of the training set those that are held out."""
+
+    def counts(self) -> dict[str, int]:
+        """How many there are, by the names that metrics have for them."""
+        used = {f"{name}_samples": len(samples) for name, samples in self.sets.items()}
+        return {"evaluated_nodes": len(self.nodes), **used}
 
 
 class Questions(NamedTuple):

@@ -17,7 +17,7 @@ import itertools
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from basegraph.data.dataset import Dataset
 from basegraph.data.partition import require_samples
 from basegraph.engines import checkpoint
 from basegraph.engines.device import pick_device
-from basegraph.errors import InvalidArgument, unknown
+from basegraph.errors import BasegraphError, InvalidArgument, unknown
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.storage.files import replacing
@@ -37,10 +37,11 @@ from basegraph.storage.inputs import read_text, read_toml
 from basegraph.topologies.catalog import topology
 from basegraph.training.config import RunConfig, read_saved
 from basegraph.training.folder import FACTS, RunFolder
-from basegraph.training.loop import Diverged, Watcher
 from basegraph.training.memory import fit
+from basegraph.training.metrics import Metrics
 from basegraph.training.problem import make_method
-from basegraph.training.train import Job, train_together
+from basegraph.training.train import train_together
+from basegraph.training.watcher import Watcher
 
 MOST = 64
 """Runs beside each other, whatever the memory: more are not quicker."""
@@ -48,27 +49,37 @@ MAX_RUNS = 10_000
 """Of a sweep: each is a folder."""
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A run of a sweep: its folder's name and its configuration."""
+def read_sweep(path: Path) -> dict[str, RunConfig]:
+    """The runs of a sweep file by their folders' names; everything in it is checked.
 
-    name: str
-    config: RunConfig
+    Args:
+        path: A TOML file: fields of a run at the top, and one or several grids.
 
+    Raises:
+        InvalidArgument: If the file, a field or a combination of values is refused.
 
-def read_sweep(path: Path) -> list[Planned]:
-    """The runs of a sweep file; everything in it is checked."""
-    found = read_toml("SWEEP", path)
-    grids = found.pop("grid", None)
+    """
+    fixed = read_toml("SWEEP", path)
+    grids = fixed.pop("grid", None)
     if isinstance(grids, dict):
         grids = [grids]
     if not grids or not isinstance(grids, list) or not all(isinstance(g, dict) for g in grids):
         raise InvalidArgument("grid", grids, f"{path} needs a table [grid], or several [[grid]]")
-    return expand(found, grids, str(path))
+    return expand(fixed, grids, str(path))
 
 
-def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> list[Planned]:
-    """The runs of some grids over fixed fields, each refused if it could not be made."""
+def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> dict[str, RunConfig]:
+    """The runs of some grids over fixed fields, by their folders' names.
+
+    Args:
+        fixed: Fields that all runs share.
+        grids: Lists of values by field; every combination of a grid is a run.
+        where: What the grids come from, for errors.
+
+    Raises:
+        InvalidArgument: If a run could not be made, or is there twice.
+
+    """
     known = [field.name for field in fields(RunConfig)]
     varied: list[str] = []
     for name in itertools.chain(fixed, *grids):
@@ -98,7 +109,7 @@ def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> li
             if name in runs:
                 raise InvalidArgument("grid", name, "is there twice")
             runs[name] = config
-    return [Planned(name, config) for name, config in runs.items()]
+    return runs
 
 
 def run_name(chosen: dict[str, object]) -> str:
@@ -125,11 +136,11 @@ class SweepFolder:
         if any(path.glob("*/config.toml")):  # a run has begun: a folder without any is free
             if not resume:
                 raise InvalidArgument(
-                    "--out", str(path), "holds a sweep already; --resume continues it"
+                    "out", str(path), "holds a sweep already: resume it to continue"
                 )
-            there = read_text(self.definition) if self.definition.exists() else ""
-            if there != text:
-                raise InvalidArgument("--out", str(path), "holds a sweep of another file")
+            begun = read_text(self.definition) if self.definition.exists() else ""
+            if begun != text:
+                raise InvalidArgument("out", str(path), "holds a sweep of another file")
             return
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -137,7 +148,7 @@ class SweepFolder:
                 temporary.write_text(text, encoding="utf-8")
         except OSError as error:
             reason = error.strerror or str(error)
-            raise InvalidArgument("--out", str(path), f"cannot be used: {reason}") from None
+            raise InvalidArgument("out", str(path), f"cannot be used: {reason}") from None
 
     def failed(self) -> dict[str, str]:
         """What went wrong with runs, by their names."""
@@ -150,64 +161,89 @@ class SweepFolder:
         with replacing(self.failures / f"{name}.txt") as temporary:
             temporary.write_text(f"{reason}\n", encoding="utf-8")
 
-    def rows(self, run: Planned) -> list[dict[str, Any]]:
+    def rows(self, name: str) -> list[Metrics]:
         """The metrics of a run so far."""
-        path = self.path / run.name
+        path = self.path / name
         return RunFolder(path, resume=True).rows() if (path / "config.toml").is_file() else []
 
-    def left(self, runs: Iterable[Planned]) -> list[Planned]:
-        """The runs that have neither finished nor failed."""
+    def left(self, runs: Mapping[str, RunConfig]) -> dict[str, RunConfig]:
+        """The runs that have neither finished nor failed.
+
+        Raises:
+            InvalidArgument: If the folder of a run has other settings.
+
+        """
         failed = self.failed()
-        return [run for run in runs if run.name not in failed and not self._finished(run)]
+        return {
+            name: config
+            for name, config in runs.items()
+            if name not in failed and not self._finished(name, config)
+        }
 
-    def _finished(self, run: Planned) -> bool:
+    def _finished(self, name: str, config: RunConfig) -> bool:
         """Whether the last evaluation was made, and kept; a checkpoint may have been removed."""
-        self._require_same(run)
-        rows = self.rows(run)
-        whole = bool(rows) and rows[-1]["epoch"] == run.config.epochs
-        return whole and self.step(run) in (0, rows[-1]["step"])
+        self._require_same(name, config)
+        rows = self.rows(name)
+        whole = bool(rows) and rows[-1]["epoch"] == config.epochs
+        return whole and self.step(name) in (0, rows[-1]["step"])
 
-    def _require_same(self, run: Planned) -> None:
+    def _require_same(self, name: str, config: RunConfig) -> None:
         """Refuse to go on with a run whose folder has other settings: results would be mixed."""
-        saved = self.path / run.name / "config.toml"
-        settings = read_saved(saved) if saved.is_file() else {}
-        for name, value in run.config.computes().items():
-            there = settings.get(name, value)
-            if there != value:
-                raise InvalidArgument(name, value, f"run {run.name} of {self.path} has {there!r}")
+        path = self.path / name / "config.toml"
+        settings = read_saved(path) if path.is_file() else {}
+        for field, value in config.computes().items():
+            saved = settings.get(field, value)
+            if saved != value:
+                raise InvalidArgument(field, value, f"run {name} of {self.path} has {saved!r}")
 
-    def step(self, run: Planned) -> int:
+    def step(self, name: str) -> int:
         """Where a run stands: the step of its checkpoint, or 0."""
-        kept = self.path / run.name / "checkpoint.safetensors"
-        return int(checkpoint.header(kept, FACTS)[0]["step"]) if kept.is_file() else 0
+        path = self.path / name / "checkpoint.safetensors"
+        return int(checkpoint.header(path, FACTS)[0]["step"]) if path.is_file() else 0
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a sweep tells whoever watches."""
+    """What a sweep calls."""
 
     stepped: Callable[[str, int, int], None] = lambda name, step, total: None
-    finished: Callable[[str, dict[str, Any]], None] = lambda name, row: None
+    finished: Callable[[str, Metrics], None] = lambda name, row: None
     failed: Callable[[str, str], None] = lambda name, reason: None
     packed: Callable[[int], None] = lambda count: None
     """So many runs are about to be made side by side."""
 
 
+Pack = dict[str, RunConfig]
+"""Runs that are made side by side, by name."""
+
+
 def run_sweep(
-    runs: list[Planned], folder: SweepFolder, *, most: int = MOST, progress: Progress | None = None
+    runs: Mapping[str, RunConfig],
+    folder: SweepFolder,
+    *,
+    most: int = MOST,
+    progress: Progress | None = None,
 ) -> None:
-    """Make what is left of the runs, here, in packs."""
+    """Make what is left of the runs in this process, in packs.
+
+    Args:
+        runs: Configurations by name.
+        folder: Where each has a folder of its name.
+        most: Runs side by side, at most.
+        progress: What to call on the way.
+
+    """
     progress = progress or Progress()
-    packs = groups(folder.left(runs), folder)
+    packs = packs_of(folder.left(runs), folder)
     while packs:
         pack = packs.pop(0)
-        first = pack[0].config
+        name, first = next(iter(pack.items()))
         dataset = _data(first)
         room = min(most, _room(first, dataset))
         if len(pack) > room:
             parts = -(-len(pack) // room)
-            size = -(-len(pack) // parts)
-            packs[:0] = [pack[i : i + size] for i in range(0, len(pack), size)]
+            items, size = list(pack.items()), -(-len(pack) // parts)
+            packs[:0] = [dict(items[i : i + size]) for i in range(0, len(items), size)]
             continue
         progress.packed(len(pack))
         try:
@@ -215,20 +251,21 @@ def run_sweep(
         except torch.OutOfMemoryError:
             torch.cuda.empty_cache()
             if len(pack) == 1:
-                folder.note_failure(pack[0].name, "out of memory")
-                progress.failed(pack[0].name, "out of memory")
+                folder.note_failure(name, "out of memory")
+                progress.failed(name, "out of memory")
                 continue
-            half = len(pack) // 2
-            packs[:0] = [g for part in (pack[:half], pack[half:]) for g in groups(part, folder)]
+            items, half = list(pack.items()), len(pack) // 2
+            halves = dict(items[:half]), dict(items[half:])
+            packs[:0] = [part for each in halves for part in packs_of(each, folder)]
 
 
-def groups(runs: Iterable[Planned], folder: SweepFolder) -> list[list[Planned]]:
-    """Runs that can be made side by side: alike, and at the same step."""
-    found: dict[tuple[object, ...], list[Planned]] = defaultdict(list)
-    for run in runs:
-        damping = make_method(run.config, topology(run.config.topology, run.config.nodes))[1]
-        found[(*run.config.shared().items(), damping, folder.step(run))].append(run)
-    return list(found.values())
+def packs_of(runs: Mapping[str, RunConfig], folder: SweepFolder) -> list[Pack]:
+    """Packs of runs that can be made side by side: alike, and at the same step."""
+    packs: dict[tuple[object, ...], Pack] = defaultdict(dict)
+    for name, config in runs.items():
+        damping = make_method(config, topology(config.topology, config.nodes))[1]
+        packs[(*config.shared().items(), damping, folder.step(name))][name] = config
+    return list(packs.values())
 
 
 def _data(config: RunConfig) -> Dataset:
@@ -248,26 +285,24 @@ def _room(config: RunConfig, dataset: Dataset) -> int:
     return fit(config, FlatModel(module), dataset, pick_device(config.device))
 
 
-def _run_pack(
-    pack: list[Planned], folder: SweepFolder, progress: Progress, dataset: Dataset
-) -> None:
-    def watcher(run: Planned) -> Watcher:
+def _run_pack(pack: Pack, folder: SweepFolder, progress: Progress, dataset: Dataset) -> None:
+    def watcher(name: str, config: RunConfig) -> Watcher:
         def stepped(step: int, total: int, loss: float) -> None:
-            progress.stepped(run.name, step, total)
+            progress.stepped(name, step, total)
 
-        def evaluated(row: dict[str, Any]) -> None:
-            if row["epoch"] == run.config.epochs:
-                progress.finished(run.name, row)
+        def evaluated(row: Metrics) -> None:
+            if row["epoch"] == config.epochs:
+                progress.finished(name, row)
 
-        def failed(error: Diverged) -> None:
-            folder.note_failure(run.name, str(error))
-            progress.failed(run.name, str(error))
+        def failed(error: BasegraphError) -> None:
+            folder.note_failure(name, str(error))
+            progress.failed(name, str(error))
 
         return Watcher(stepped=stepped, evaluated=evaluated, failed=failed)
 
-    jobs = []
-    for run in pack:
-        path = folder.path / run.name
-        there = (path / "config.toml").is_file()
-        jobs.append(Job(run.config, path, there, watcher(run)))
-    train_together(jobs, dataset=dataset)
+    train_together(
+        {folder.path / name: config for name, config in pack.items()},
+        resume=True,
+        watchers={folder.path / name: watcher(name, config) for name, config in pack.items()},
+        dataset=dataset,
+    )

@@ -57,7 +57,7 @@ def fit(config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.dev
         raise NotEnoughMemory(
             f"{config.model} with {config.nodes} nodes and batch {config.batch} needs about "
             f"{need / 2**30:.1f} GiB on {device}, where {max(free, 0) / 2**30:.1f} GiB can be "
-            f"had: at most {nodes} nodes fit, or a smaller --batch"
+            f"had: at most {nodes} nodes fit, or a smaller batch"
         )
     return count
 

@@ -1,9 +1,9 @@
-"""A replica: one run among those that an engine trains side by side."""
+"""`Problem`: what a run computes, built from its configuration: data, model, topology, method."""
 
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 from torch import nn
@@ -26,10 +26,34 @@ from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
+from basegraph.training.traffic import BytesSent
 
 
-class Replica:
-    """Everything about a run that does not depend on the device: data, topology, schedule."""
+class Facts(TypedDict):
+    """What is known of a run before its first step and is no choice of the user's."""
+
+    samples_per_node: int
+    heterogeneity: float
+    """The mean total-variation distance between the labels of a node and of all."""
+    parameters: int
+    steps_per_epoch: int
+    evaluation: dict[str, int]
+    """How many nodes and samples an evaluation uses."""
+    last_evaluation: dict[str, int]
+    device: str
+    damping: NotRequired[float]
+    """τ of D²."""
+
+
+class Problem:
+    """What a run computes: everything about it that does not depend on the device.
+
+    Args:
+        config: What is asked.
+        dataset: The data, which are split among the nodes.
+        module: The model; all nodes begin with its parameters.
+
+    """
 
     def __init__(self, config: RunConfig, dataset: Dataset, module: nn.Module) -> None:
         self.config = config
@@ -53,29 +77,41 @@ class Replica:
         )
         self.steps_per_epoch = max(1, -(-parts.shape[1] // config.batch))
         self.fingerprint = fingerprint(dataset, self.model)
+        vector = self.model.initial()
+        self._bytes_sent = BytesSent(
+            self.topology, self.method, config.local_steps, len(vector) * vector.element_size()
+        )
 
     @property
     def total_steps(self) -> int:
         """Steps of the whole run."""
         return self.steps_per_epoch * self.config.epochs
 
-    def beside(self) -> tuple[object, ...]:
-        """What replicas must have in common to share an engine."""
+    @property
+    def sample_order(self) -> tuple[int, float]:
+        """Equal for runs whose nodes see the same samples in the same order."""
+        return self.config.seed, self.config.alpha
+
+    def shared(self) -> tuple[object, ...]:
+        """What runs must have in common to be trained by one engine."""
         shared = self.config.shared()
         form = tuple(zip(self.model.names, self.model.shapes, strict=True))
         return (*sorted(shared.items()), self.damping, self.steps_per_epoch, form)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, hardware: str) -> Facts:
         """What is known before the first step and is no choice of the user's."""
-        found = {
+        facts: Facts = {
             "samples_per_node": int(self.planner.parts.shape[1]),
             "heterogeneity": round(self.heterogeneity, 4),
             "parameters": self.model.size,
             "steps_per_epoch": self.steps_per_epoch,
             "evaluation": self.evaluated.counts(),
             "last_evaluation": self.evaluated_last.counts(),
+            "device": hardware,
         }
-        return found if self.damping is None else {**found, "damping": self.damping}
+        if self.damping is not None:
+            facts["damping"] = self.damping
+        return facts
 
     def learning_rate(self, step: int) -> float:
         """η of a step."""
@@ -96,19 +132,9 @@ class Replica:
         period = self.topology.period
         return index if period is None else index % period
 
-    def bytes_sent(self, steps: int, itemsize: int = 4) -> float:
+    def bytes_sent(self, step: int) -> float:
         """What a node has sent in so many steps, in the mean over nodes."""
-        n, size = self.config.nodes, self.model.size * itemsize
-        if self.method.centralized:
-            return steps * 2 * (n - 1) / n * size  # a ring all-reduce
-        rounds = steps // self.config.local_steps
-        period = self.topology.period
-        if period is None:
-            arcs = sum(len(self.topology.round(index).senders) for index in range(rounds))
-        else:
-            each = [len(self.topology.round(index).senders) for index in range(period)]
-            arcs = rounds // period * sum(each) + sum(each[: rounds % period])
-        return arcs / n * size * self.method.messages
+        return self._bytes_sent.by(step)
 
 
 def make_method(config: RunConfig, t: Topology) -> tuple[Method, float | None]:

@@ -7,11 +7,10 @@ seed: all evaluations of a run use the same nodes and samples, and so do all run
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from basegraph.data.partition import sample
+from basegraph.engines.evaluation import Selection
 from basegraph.topologies.core.round import IntArray
 from basegraph.training.config import RunConfig
 
@@ -21,20 +20,6 @@ FEWEST_NODES = 25
 """Nodes that are used whatever they cost, if nothing else is asked for."""
 PASSES = 3
 """What a training sample costs, in forward passes: one forward and about two backward."""
-
-
-@dataclass(frozen=True)
-class Selection:
-    """Numbers of nodes and samples, in ascending order."""
-
-    nodes: IntArray
-    sets: dict[str, IntArray]
-    """Samples of the test set, and of the training set those that are held out."""
-
-    def counts(self) -> dict[str, int]:
-        """How many, by the names that the metrics have for them."""
-        used = {f"{name}_samples": len(samples) for name, samples in self.sets.items()}
-        return {"evaluated_nodes": len(self.nodes), **used}
 
 
 def everything(nodes: int, sets: dict[str, IntArray]) -> Selection:

@@ -19,8 +19,9 @@ from basegraph.engines.distributed.recovery import node_files, survivors
 from basegraph.storage import files
 from basegraph.storage.files import CannotWrite
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Diverged, Watcher
+from basegraph.training.run import Diverged
 from basegraph.training.train import train
+from basegraph.training.watcher import Watcher
 
 
 @pytest.fixture(scope="module", autouse=True)

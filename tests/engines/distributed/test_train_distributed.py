@@ -20,7 +20,7 @@ from basegraph.engines.distributed.recovery import generation, node_files
 from basegraph.errors import InvalidArgument
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import train
 from support.cli import run_here
 from support.forks import Ended, nodes_of
@@ -251,7 +251,7 @@ def test_what_only_one_node_cannot_read_is_said_by_node_0(tmp_path):
 def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     """A machine comes back with nodes' files from before the checkpoint, or of an earlier start."""
     train(RunConfig(nodes=2, epochs=2), tmp_path / "machine-0" / "run")
-    replica = Replica(RunConfig(nodes=2), load("digits"), build("mlp", (1, 8, 8), 10, 0))
+    problem = Problem(RunConfig(nodes=2), load("digits"), build("mlp", (1, 8, 8), 10, 0))
     facts = {
         "n": 2,
         "step": 9,
@@ -259,8 +259,8 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
         "loss_sum": 9.0,
         "loss_count": 9,
         "seconds": 1.0,
-        "config": replica.config.computes(),
-        "fingerprint": replica.fingerprint,
+        "config": problem.config.computes(),
+        "fingerprint": problem.fingerprint,
     }
     other = tmp_path / "machine-1" / "run" / "nodes"
     node_files.save(other, 1, {"x": torch.zeros(8970)}, facts | {"generation": 4})

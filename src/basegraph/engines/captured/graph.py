@@ -119,11 +119,30 @@ class Compiled:
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # a compiler can fail in any way it likes
-                reason = str(error).strip().partition("\n")[0][:200]
                 warnings.warn(
-                    f"torch.compile failed, training goes on without it, slower: {reason}",
+                    "torch.compile failed, training goes on without it, slower: "
+                    f"{reason_of(error)}",
                     RuntimeWarning,
                     stacklevel=2,
                 )
                 self.works = False
         return self.function(*arguments)
+
+
+def reason_of(error: BaseException) -> str:
+    r"""An exception and its causes on one line: their types, and how their messages begin.
+
+    Example:
+        >>> reason_of(RuntimeError("\nno compiler here\nand much more"))
+        'RuntimeError: no compiler here and much more'
+        >>> reason_of(KeyError())
+        'KeyError'
+
+    """
+    parts = []
+    cause: BaseException | None = error
+    while cause is not None:
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        parts.append(": ".join([type(cause).__name__, *[" ".join(lines[:3])[:300]][: len(lines)]]))
+        cause = cause.__cause__
+    return ", caused by ".join(parts)
