@@ -10,17 +10,14 @@ from typing import Any
 
 from basegraph.errors import BasegraphError
 from basegraph.experiments.sweep import Planned, Progress, SweepFolder, run_sweep
+from basegraph.extras import optional_imports
 from basegraph.storage.inputs import read_text
 
 
 def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress: Progress) -> None:
     """Hand what is left of the runs to the cluster at RAY_ADDRESS, or to one on this machine."""
-    try:
+    with optional_imports():
         import ray
-    except ImportError:
-        raise BasegraphError(
-            "--executor ray needs the package ray: pip install 'basegraph[ray]'"
-        ) from None
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     left = folder.left(runs)
