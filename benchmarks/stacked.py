@@ -33,6 +33,7 @@ from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.engines.stacked.mixer import one_neighbor
 from basegraph.engines.stacked.nodes import StackedNodes
+from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
@@ -176,7 +177,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
 
 def measure_mixing(options: argparse.Namespace) -> None:
     """One round of mixing alone, as it is compiled into the step, against copying the buffer."""
-    size = 9_231_114
+    size = VGG_11_PARAMETERS
     x = torch.randn(options.nodes, size, device="cuda")
     out = torch.empty_like(x)
     print(f"\nmixing alone, ({options.nodes}, {size}) float32\n{'':>27} {'ms':>8} {'/copy':>6}")

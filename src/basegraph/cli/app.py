@@ -21,6 +21,8 @@ from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.extras import optional_imports
+from basegraph.storage.provenance import recorded_command
 
 # Typer's usage errors descend from a class of click's that it does not re-export everywhere.
 UsageError: Any = typer.BadParameter.__bases__[0]
@@ -67,8 +69,16 @@ def options(
     """Options before the command."""
 
 
-def main() -> None:
-    """Run the command line and turn users' mistakes into one line."""
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and turn users' mistakes into one line.
+
+    Args:
+        argv: The words after `basegraph`; None takes them from `sys.argv`.
+
+    Raises:
+        SystemExit: Always, with the exit code.
+
+    """
     # Before torch is loaded: its threads would otherwise spin while they wait for each other, which
     # slows them down many times over where other programs hold the cores (benchmarks/threads.py).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -76,7 +86,9 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show ← gets a ?
             stream.reconfigure(errors="replace")
     try:
-        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        with optional_imports(), recorded_command(argv):
+            words = sys.argv[1:] if argv is None else argv
+            status = app(words or ["--help"], standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         fail(error.format_message(), 2)

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from basegraph.cli.arguments import Force
+from basegraph.cli.arguments import Force, check_picture
 from basegraph.cli.output import as_json, table
 from basegraph.errors import InvalidArgument
-from basegraph.storage.files import writable
 from basegraph.training.config import read_saved
 
 
@@ -32,8 +31,7 @@ def compare(
 
     Example: basegraph compare runs/* --plot curves.png
     """
-    if plot is not None:
-        writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
+    check_picture("--plot", plot, force=force)
     found = find_runs(runs)
     if plot is not None:
         from basegraph.plots.learning import draw_learning

@@ -10,6 +10,7 @@ import typer
 from basegraph.cli.output import as_json, table
 from basegraph.data.catalog import DATASETS, check, data_folder, missing, present
 from basegraph.data.catalog import download as fetch
+from basegraph.extras import MissingExtra, is_installed
 
 app = typer.Typer(help="Check or fetch datasets.", rich_markup_mode=None)
 DataDir = Annotated[
@@ -28,6 +29,8 @@ def check_data(
     Example: basegraph data check --data-dir data
     """
     rows = [("digits", "ready", "comes with scikit-learn; needs no file")]
+    if not is_installed("sklearn"):
+        rows = [("digits", "missing", str(MissingExtra("sklearn")))]
     broken = False
     for entry in DATASETS.values():
         folder = data_folder(data_dir) / entry.name

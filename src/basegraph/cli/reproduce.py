@@ -17,6 +17,7 @@ from basegraph.cli.arguments import (
     whole_numbers,
 )
 from basegraph.cli.output import as_json, table
+from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.experiments import consensus as consensus_experiment
 from basegraph.experiments import illustrations as illustrations_experiment
 from basegraph.experiments import lengths as lengths_experiment
@@ -196,7 +197,7 @@ def comparison_table(
     ] = "25",
     parameters: Annotated[
         str, typer.Option(metavar="P", help="numbers in the model (4 bytes each)")
-    ] = "9231114",
+    ] = str(VGG_11_PARAMETERS),
     epsilon: Annotated[str, typer.Option(metavar="X", help="accuracy to reach")] = "0.01",
     sigma: Annotated[str, typer.Option(metavar="X", help="gradient noise")] = "1",
     zeta: Annotated[str, typer.Option(metavar="X", help="heterogeneity")] = "1",

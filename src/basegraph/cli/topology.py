@@ -9,10 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from basegraph.cli.arguments import Force, build, whole_number
+from basegraph.cli.arguments import Force, build, check_picture, whole_number
 from basegraph.cli.output import as_json, table
 from basegraph.errors import InvalidArgument
-from basegraph.storage.files import writable
 from basegraph.topologies.analysis.diagnostics import (
     MEANINGS,
     NO_VERDICT,
@@ -71,8 +70,7 @@ def topology(
     if not spec:
         catalogue(json)
         return
-    if draw is not None:
-        draw = writable("--draw", draw, suffixes=(".svg", ".png", ".pdf"), force=force)
+    check_picture("--draw", draw, force=force)
     built = build(
         spec,
         whole_number("--nodes", nodes),

@@ -16,7 +16,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.cli.arguments import number, refuse_torchrun
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import InvalidArgument
+from basegraph.extras import optional_imports
 from basegraph.specs import refuse_twice
 from basegraph.training.config import DEFAULTS, SETTINGS, RunConfig, read_saved, read_toml
 
@@ -259,10 +260,6 @@ def _fewer(used: Mapping[str, Any], last: dict[str, int]) -> str:
 
 
 def _event_writer() -> Any:
-    try:
+    with optional_imports():
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise BasegraphError(
-            "--tensorboard needs the package tensorboard: pip install 'basegraph[tensorboard]'"
-        ) from None
     return SummaryWriter

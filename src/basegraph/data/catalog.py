@@ -22,6 +22,7 @@ from basegraph.data.formats import (
     read_image_tree,
 )
 from basegraph.errors import InvalidArgument, unknown
+from basegraph.extras import optional_imports
 from basegraph.storage.files import replacing
 
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
@@ -276,7 +277,8 @@ def _fetch(url: str, path: Path) -> None:
 
 def _digits() -> Dataset:
     """The 1797 digits of 8x8 pixels that come with scikit-learn; every fifth is for testing."""
-    from sklearn.datasets import load_digits
+    with optional_imports():
+        from sklearn.datasets import load_digits
 
     bunch = load_digits()
     images = (bunch.images * 15).astype(np.uint8)[:, None]

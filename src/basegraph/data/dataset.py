@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from basegraph.errors import BasegraphError
 
@@ -26,7 +26,7 @@ class DataError(BasegraphError):
     """A dataset that is missing, cut short or not what it should be."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Split:
     """Images with their labels.
 
@@ -37,13 +37,20 @@ class Split:
 
     Whatever numpy takes for an array will do, also CPU tensors.
 
+    Raises:
+        DataError: Types or shapes do not fit, or a pixel is not finite.
+
+    Example:
+        >>> len(Split(np.zeros((3, 1, 8, 8)), [0, 1, 0]))
+        3
+
     """
 
     images: Images | FloatImages
     labels: Labels
 
-    def __post_init__(self) -> None:
-        images, labels = np.asarray(self.images), np.asarray(self.labels)
+    def __init__(self, images: ArrayLike, labels: ArrayLike) -> None:
+        images, labels = np.asarray(images), np.asarray(labels)
         if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
             raise DataError(f"images must be uint8 or floating point, not {images.dtype}")
         if images.dtype != np.uint8 and not np.isfinite(images).all():

@@ -19,6 +19,7 @@ import numpy as np
 from basegraph.data.archives import members, read_bytes
 from basegraph.data.dataset import DataError, Images, Labels, Split
 from basegraph.data.pickled import PickledArray, unpickle
+from basegraph.extras import optional_imports
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp"}
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP")
@@ -117,7 +118,8 @@ def read_image_tree(path: Path) -> tuple[Split, Split, list[str]]:
 
 def _decode(content: bytes, name: str) -> Images:
     """The pixels (height, width, 3) of an image file, whose header is looked at first."""
-    from PIL import Image
+    with optional_imports():
+        from PIL import Image
 
     try:
         with warnings.catch_warnings():

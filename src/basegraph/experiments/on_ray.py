@@ -10,6 +10,7 @@ from pathlib import Path
 
 from basegraph.errors import BasegraphError
 from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
+from basegraph.extras import optional_imports
 from basegraph.storage.inputs import read_text
 from basegraph.training.config import RunConfig
 from basegraph.training.metrics import Metrics
@@ -30,12 +31,8 @@ def run_on_ray(
         BasegraphError: If Ray is not installed, or a worker refuses its runs.
 
     """
-    try:
+    with optional_imports():
         import ray
-    except ImportError:
-        raise BasegraphError(
-            "executor='ray' needs the package ray: pip install 'basegraph[ray]'"
-        ) from None
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     left = list(folder.left(runs).items())

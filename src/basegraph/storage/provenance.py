@@ -7,9 +7,15 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import numpy as np
+
+_ARGV: ContextVar[list[str] | None] = ContextVar("argv", default=None)
+"""The words of the command line that is run inside of another program."""
 
 
 def provenance(data: str) -> dict[str, str]:
@@ -31,8 +37,26 @@ def provenance(data: str) -> dict[str, str]:
     }
 
 
+@contextmanager
+def recorded_command(argv: list[str] | None) -> Iterator[None]:
+    """Record `basegraph ARGV` as the command of what is done in this block.
+
+    Args:
+        argv: The words after `basegraph`; None records `sys.argv`, as outside of any block.
+
+    """
+    token = _ARGV.set(argv)
+    try:
+        yield
+    finally:
+        _ARGV.reset(token)
+
+
 def _command() -> str:
     """The command line, or the script that has called the library."""
+    argv = _ARGV.get()
+    if argv is not None:
+        return shlex.join(["basegraph", *argv])
     script = Path(sys.argv[0])
     ours = script.stem == "basegraph" or script.parent.name == "basegraph"
     return shlex.join([*(["basegraph"] if ours else ["python", script.name]), *sys.argv[1:]])

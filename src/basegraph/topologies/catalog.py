@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.specs import refuse_twice, split_spec, value_of
@@ -24,7 +25,7 @@ from basegraph.topologies.baselines.exponential import (
     one_peer_hypercube,
 )
 from basegraph.topologies.baselines.static import complete, ring, torus
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.core.sequence import Sequence, Topology
 from basegraph.topologies.paper.base import base
 from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube
 from basegraph.topologies.paper.simple_base import simple_base
@@ -90,7 +91,7 @@ TOPOLOGIES: Mapping[str, Builder] = MappingProxyType(
 """name -> builder."""
 
 
-def topology(spec: str, n: int, **options: object) -> Topology:
+def topology(spec: str, n: int, **options: object) -> Sequence | Any:
     """The topology that a spec names, on n nodes.
 
     A spec is a catalogue name, with options behind a colon if wanted:
@@ -108,6 +109,9 @@ def topology(spec: str, n: int, **options: object) -> Topology:
     Traceback (most recent call last):
         ...
     basegraph.errors.InvalidArgument: topology='bas': did you mean 'base'? Known: base, ...
+
+    The result is a `Sequence`, or a `Topology` without a period where the name is that of a random
+    one: `| Any` lets type checkers accept both.
     """
     name, written = parse_spec(spec)
     refuse_twice(spec, written, options)
