@@ -92,8 +92,8 @@ def _read_cifar(folder: Path, files: tuple[Published, ...]) -> tuple[Split, Spli
         raise DataError(f"{folder / files[0].name}: has no CIFAR batches inside")
     joined = [
         Split(
-            np.concatenate([s.images for s in splits[which]]),
-            np.concatenate([s.labels for s in splits[which]]),
+            np.concatenate([s.inputs for s in splits[which]]),
+            np.concatenate([s.targets for s in splits[which]]),
         )
         for which in ("train", "test")
     ]

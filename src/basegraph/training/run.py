@@ -174,12 +174,13 @@ class Run:
         last = step == problem.total_steps
         selection = problem.evaluated_last if last else problem.evaluated
         with using_threads(self.evaluation_threads):
-            accuracies = self.view.evaluate(selection)
+            scores = self.view.evaluate(selection)
         row = make_metrics(
             epoch=epoch,
             step=step,
             train_loss=self.loss_sum / self.loss_count if self.loss_count else math.nan,
-            accuracies=accuracies,
+            measure=problem.measure.name,
+            scores=scores,
             selection=selection,
             consensus_distance=self.view.consensus_distance(),
             bytes_per_node=self.bytes_sent,

@@ -47,7 +47,7 @@ def choose_threads(
         return Threads(config.threads, config.threads)
     if now == 1 or device.type != "cpu" or any(name in os.environ for name in SET_BY_USER):
         return Threads(now, now)
-    layers = layer_outputs(model.module, dataset.shape)
+    layers = layer_outputs(model.module, torch.as_tensor(dataset.example()))
     products = [found for layer, output in layers if (found := multiply_adds(layer, output))]
     per_sample = sum(products) / len(products) if products else model.size
     at_once, models = (1, 1) if model.has_convolutions else (nodes, config.nodes + 1)

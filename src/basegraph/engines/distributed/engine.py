@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from basegraph.data.dataset import Dataset
 from basegraph.engines.contract import EngineProblem, EngineRun
@@ -19,12 +19,12 @@ from basegraph.engines.device import DeviceData
 from basegraph.engines.distributed import collectives
 from basegraph.engines.distributed.membership.torchrun import orphaned
 from basegraph.engines.evaluation import (
-    Accuracy,
     Questions,
+    Score,
     Selection,
     chunk_size,
-    correct,
     one_by_one,
+    totals,
 )
 from basegraph.models.gradients import Gradients, products_in
 from basegraph.optim.decentralized import DecentralizedOptimizer
@@ -55,7 +55,7 @@ class DistributedEngine:
         self.data = DeviceData(dataset, device)
         model = problem.model
         model.module.to(device)
-        self.gradients = Gradients(model, nn.functional.cross_entropy, precision=config.precision)
+        self.gradients = Gradients(model, problem.loss, precision=config.precision)
         self.optimizer = DecentralizedOptimizer(
             model.module.parameters(),
             problem.method,
@@ -155,29 +155,30 @@ class DistributedEngine:
             name = f"{torch.cuda.get_device_name(self.device)}, {self.config.precision}"
         return f"{name}, {self.n} processes"
 
-    def evaluate(self, selection: Selection) -> dict[str, Accuracy]:
-        """The accuracies of these nodes on these samples, by set.
+    def evaluate(self, selection: Selection) -> dict[str, Score]:
+        """The scores of these nodes on these samples, by set.
 
         Every node evaluates its own model, and the average of all on its share of the samples.
         """
         average = self._average(self.x_d.clone())
         mine = self.node in selection.nodes
-        accuracies = {}
+        scores = {}
         for name, samples in selection.sets.items():
             places = torch.as_tensor(samples).to(self.device)
             asked = self.data.questions(name, places if mine else places[:0])
             shared = asked._replace(places=places[self.node :: self.n])
-            right = torch.cat([self._correct(self.x_d, asked), self._correct(average, shared)])
-            counts = self._of_all(right, "the evaluation").cpu()
+            sums = torch.cat([self._totals(self.x_d, asked), self._totals(average, shared)])
+            counts = self._of_all(sums, "the evaluation").cpu()
             nodes = counts[torch.as_tensor(selection.nodes), 0]
-            accuracies[name] = Accuracy.of(nodes, counts[:, 1].sum(), len(samples))
-        return accuracies
+            scores[name] = self.problem.measure.score(nodes, counts[:, 1].sum(), len(samples))
+        return scores
 
-    def _correct(self, model: Tensor, asked: Questions) -> Tensor:
+    def _totals(self, model: Tensor, asked: Questions) -> Tensor:
         outputs = one_by_one(self.problem.model)
         chunk = chunk_size(1, len(asked.places))
         with products_in(self.config.precision):
-            return correct(outputs, model[None], asked, together=1, chunk=chunk)
+            measure = self.problem.measure
+            return totals(measure, outputs, model[None], asked, together=1, chunk=chunk)
 
     def consensus_distance(self) -> float:
         """(1/n) Σ_i |x_i - mean|²."""
