@@ -12,7 +12,8 @@ import torch
 
 from basegraph.data.catalog import load
 from basegraph.experiments import sweep
-from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
+from basegraph.experiments.grid import expand
+from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import memory

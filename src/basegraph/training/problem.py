@@ -138,7 +138,20 @@ class Problem:
 
 
 def make_method(config: RunConfig, t: Topology) -> tuple[Method, float | None]:
-    """The method with the options it has, refused where it is unstable; and D²'s damping."""
+    """The method of a run, with the options that it has.
+
+    Args:
+        config: What is asked.
+        t: The topology, on which the method must be stable unless the configuration allows it.
+
+    Returns:
+        The method, and τ where it is D².
+
+    Raises:
+        InvalidArgument: If the method does not have an option that is asked for.
+        Unstable: If the method is unstable on the topology.
+
+    """
     name, options = parse_algorithm(config.algorithm)
     known = ALGORITHMS[name].options
     for field in ("momentum", "nesterov"):
@@ -163,8 +176,8 @@ def make_method(config: RunConfig, t: Topology) -> tuple[Method, float | None]:
 
 
 def fingerprint(dataset: Dataset, model: FlatModel) -> str:
-    """A checksum of the data and of the model's form, to tell another run's checkpoint."""
-    found = zlib.crc32(dataset.train.images.tobytes())
-    found = zlib.crc32(dataset.train.labels.tobytes(), found)
+    """A checksum of the data and of the model's form, to recognize another run's checkpoint."""
+    checksum = zlib.crc32(dataset.train.images.tobytes())
+    checksum = zlib.crc32(dataset.train.labels.tobytes(), checksum)
     form = [(name, tuple(shape)) for name, shape in zip(model.names, model.shapes, strict=True)]
-    return f"{zlib.crc32(repr(form).encode(), found):08x}"
+    return f"{zlib.crc32(repr(form).encode(), checksum):08x}"
