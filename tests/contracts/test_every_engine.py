@@ -81,11 +81,8 @@ def test_a_step_is_counted_for_every_run(make):
     engine = make()
     assert engine.step == 0
     advance(engine, 3)
-    assert (
-        [run.step for run in engine.runs]
-        == [engine.step] * len(engine.runs)
-        == [3] * len(engine.runs)
-    )
+    assert engine.step == 3
+    assert {run.step for run in engine.runs} == {3}
 
 
 def test_losses_are_each_runs_own_and_given_once(make):

@@ -17,7 +17,8 @@ import basegraph as bg
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import CheckpointError
 from basegraph.engines.distributed.recovery import node_files, survivors
-from basegraph.experiments.sweep import SweepFolder, expand, run_sweep
+from basegraph.experiments.grid import expand
+from basegraph.experiments.sweep import SweepFolder, run_sweep
 from basegraph.training.config import RunConfig
 from basegraph.training.elastic import SURVIVOR
 from basegraph.training.folder import FACTS

@@ -12,7 +12,8 @@ import basegraph as bg
 from basegraph.cli.compare import read_run
 from basegraph.data.catalog import load
 from basegraph.engines import checkpoint
-from basegraph.experiments.sweep import SweepFolder, expand
+from basegraph.experiments.grid import expand
+from basegraph.experiments.sweep import SweepFolder
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem

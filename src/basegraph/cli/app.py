@@ -33,6 +33,7 @@ FLAGS = {
     "method": "--method",
     "config": "--config",
     "out": "--out",
+    "sweep": "SWEEP",
     "engine": "--engine",
     "timeout": "--timeout",
 }

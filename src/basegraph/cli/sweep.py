@@ -43,7 +43,8 @@ def sweep(
         raise InvalidArgument("--executor", executor, "must be local or ray")
     refuse_torchrun("SWEEP", str(file), "start it without torchrun; --executor ray uses a cluster")
     most = whole_number("--replicas", replicas, low=1)
-    from basegraph.experiments.sweep import SweepFolder, read_sweep, run_sweep
+    from basegraph.experiments.grid import read_sweep
+    from basegraph.experiments.sweep import SweepFolder, run_sweep
 
     runs = read_sweep(file)
     with locked("--out", out):

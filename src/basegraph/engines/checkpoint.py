@@ -68,7 +68,17 @@ def number(low: float = -1e300, *, required: bool = True) -> Field:
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write a checkpoint; the one that was there stays until the new one is whole and on disk."""
+    """Write a checkpoint; an earlier one stays until the new one is whole and on disk.
+
+    Args:
+        path: The file.
+        tensors: What it holds, by name.
+        facts: What else it holds: anything that JSON can write.
+
+    Raises:
+        CannotWrite: If the disk is full, say; an earlier checkpoint is intact.
+
+    """
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
@@ -110,16 +120,19 @@ def require_tensors(path: Path, tensors: Mapping[str, Tensor], like: Mapping[str
         tensors: What it holds.
         like: What it must hold; the values do not matter (the device may be "meta").
 
+    Raises:
+        CheckpointError: If a tensor is missing, has another shape or type, or is not finite.
+
     """
     for name, expected in like.items():
         if name not in tensors:
             raise CheckpointError(f"{path}: has no tensor {name!r}")
-        found = tensors[name]
-        if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        tensor = tensors[name]
+        if (tensor.shape, tensor.dtype) != (expected.shape, expected.dtype):
             raise CheckpointError(
-                f"{path}: the tensor {name!r} is {_kind(found)}: must be {_kind(expected)}"
+                f"{path}: the tensor {name!r} is {_kind(tensor)}: must be {_kind(expected)}"
             )
-        if not finite(found):
+        if not finite(tensor):
             raise CheckpointError(f"{path}: the tensor {name!r} holds values that are not finite")
 
 

@@ -14,9 +14,10 @@ from statistics import mean, pstdev
 from typing import Any, Literal
 
 from basegraph.errors import BasegraphError
+from basegraph.experiments.grid import expand
 from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
+from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
 from basegraph.plots.learning import draw_learning
 from basegraph.training.config import RunConfig
 from basegraph.training.metrics import Metrics

@@ -13,9 +13,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.experiments.grid import expand
 from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
+from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
 from basegraph.plots.learning import draw_learning
 from basegraph.topologies.analysis.diagnostics import diagnose
 from basegraph.topologies.catalog import topology

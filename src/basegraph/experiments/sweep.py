@@ -1,39 +1,27 @@
 """Sweeps: a grid of runs, as many side by side on a device as fit, each in its own folder.
 
-A sweep file is TOML: fields of a run at the top, and one or several grids of lists.
-
-    dataset = "mnist"
-    model = "lenet"
-
-    [grid]
-    lr = [0.1, 0.01, 0.001]
-    seed = [0, 1, 2]
+Runs that differ in nothing but what may differ side by side are trained together, in packs. A sweep
+that was stopped continues where it was; a run that failed is not tried again.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
-import math
-import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from basegraph.data.catalog import data_folder, load
 from basegraph.data.dataset import Dataset
-from basegraph.data.partition import require_samples
 from basegraph.engines import checkpoint
 from basegraph.engines.device import pick_device
-from basegraph.errors import BasegraphError, InvalidArgument, unknown
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.experiments.grid import dataset_of
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.storage.files import replacing
-from basegraph.storage.inputs import read_text, read_toml
+from basegraph.storage.inputs import read_text
 from basegraph.topologies.catalog import topology
 from basegraph.training.config import RunConfig, read_saved
 from basegraph.training.folder import FACTS, RunFolder
@@ -45,85 +33,6 @@ from basegraph.training.watcher import Watcher
 
 MOST = 64
 """Runs beside each other, whatever the memory: more are not quicker."""
-MAX_RUNS = 10_000
-"""Of a sweep: each is a folder."""
-
-
-def read_sweep(path: Path) -> dict[str, RunConfig]:
-    """The runs of a sweep file by their folders' names; everything in it is checked.
-
-    Args:
-        path: A TOML file: fields of a run at the top, and one or several grids.
-
-    Raises:
-        InvalidArgument: If the file, a field or a combination of values is refused.
-
-    """
-    fixed = read_toml("SWEEP", path)
-    grids = fixed.pop("grid", None)
-    if isinstance(grids, dict):
-        grids = [grids]
-    if not grids or not isinstance(grids, list) or not all(isinstance(g, dict) for g in grids):
-        raise InvalidArgument("grid", grids, f"{path} needs a table [grid], or several [[grid]]")
-    return expand(fixed, grids, str(path))
-
-
-def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> dict[str, RunConfig]:
-    """The runs of some grids over fixed fields, by their folders' names.
-
-    Args:
-        fixed: Fields that all runs share.
-        grids: Lists of values by field; every combination of a grid is a run.
-        where: What the grids come from, for errors.
-
-    Raises:
-        InvalidArgument: If a run could not be made, or is there twice.
-
-    """
-    known = [field.name for field in fields(RunConfig)]
-    varied: list[str] = []
-    for name in itertools.chain(fixed, *grids):
-        if name not in known:
-            raise unknown(f"field of {where}", name, known)
-    for grid in grids:
-        if not grid:
-            raise InvalidArgument("grid", grid, "must have a field with a list of values")
-        for name, values in grid.items():
-            if not isinstance(values, list) or not values:
-                raise InvalidArgument(f"grid.{name}", values, "must be a list of values")
-            if name in fixed:
-                raise InvalidArgument(f"grid.{name}", values, "is fixed at the top already")
-            varied += [name] if name not in varied else []
-    count = sum(math.prod(len(values) for values in grid.values()) for grid in grids)
-    if count > MAX_RUNS:
-        raise InvalidArgument("grid", count, f"{where} must have at most {MAX_RUNS} runs")
-    runs: dict[str, RunConfig] = {}
-    for grid in grids:
-        for values in itertools.product(*grid.values()):
-            chosen = dict(zip(grid, values, strict=True))
-            config = RunConfig(**{**fixed, **chosen})
-            samples = len(_data(config).train)
-            require_samples(config.nodes, samples, config.validation)
-            make_method(config, topology(config.topology, config.nodes))
-            name = run_name({key: chosen[key] for key in varied if key in chosen})
-            if name in runs:
-                raise InvalidArgument("grid", name, "is there twice")
-            runs[name] = config
-    return runs
-
-
-def run_name(chosen: dict[str, object]) -> str:
-    """A folder's name that says what is particular about a run.
-
-    >>> run_name({"topology": "base:k=1", "lr": 0.1})
-    'topology=base-k1_lr=0.1'
-    """
-    parts = (f"{key}={re.sub(r'[^A-Za-z0-9.+-]', '', _dashed(v))}" for key, v in chosen.items())
-    return "_".join(parts)
-
-
-def _dashed(value: object) -> str:
-    return re.sub(r"[:,/]+", "-", str(value))
 
 
 class SweepFolder:
@@ -238,7 +147,7 @@ def run_sweep(
     while packs:
         pack = packs.pop(0)
         name, first = next(iter(pack.items()))
-        dataset = _data(first)
+        dataset = dataset_of(first)
         room = min(most, _room(first, dataset))
         if len(pack) > room:
             parts = -(-len(pack) // room)
@@ -266,17 +175,6 @@ def packs_of(runs: Mapping[str, RunConfig], folder: SweepFolder) -> list[Pack]:
         damping = make_method(config, topology(config.topology, config.nodes))[1]
         packs[(*config.shared().items(), damping, folder.step(name))][name] = config
     return list(packs.values())
-
-
-def _data(config: RunConfig) -> Dataset:
-    folder = data_folder(Path(config.data_dir) if config.data_dir else None)
-    return _loaded(config.dataset, folder, folder.resolve())
-
-
-@functools.lru_cache(1)
-def _loaded(name: str, folder: Path, resolved: Path) -> Dataset:
-    """A dataset of the data folder, whatever relative path leads there."""
-    return load(name, folder)
 
 
 def _room(config: RunConfig, dataset: Dataset) -> int:

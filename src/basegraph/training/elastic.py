@@ -211,7 +211,7 @@ class ElasticRun(Run):
         )
 
     def _refuse_ended(self, facts: dict[str, Any]) -> None:
-        """Leave a run alone that has ended with another number of nodes."""
+        """Refuse to change a run that has ended with another number of nodes."""
         if facts["step"] >= facts["config"]["epochs"] * facts["steps_per_epoch"]:
             raise InvalidArgument(
                 "out",
@@ -272,7 +272,7 @@ def _epochs(facts: dict[str, Any]) -> Fraction:
 
 
 def _device(config: RunConfig) -> torch.device:
-    """A GPU of its own for every process of a machine, where GPUs are asked for or there."""
+    """A GPU of its own for every process of a machine, if GPUs are asked for or available."""
     name = config.device
     if name == "cuda" or (name == "auto" and torch.cuda.is_available()):
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"

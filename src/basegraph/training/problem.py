@@ -194,9 +194,20 @@ def _topology(config: RunConfig, own: Topology | None) -> Topology:
 def make_method(
     config: RunConfig, t: Topology, own: Method | None = None
 ) -> tuple[Method, float | None]:
-    """The method with the options it has, refused where it is unstable; and D²'s damping.
+    """The method of a run, with the options that it has.
 
-    `own` is used in place of the method that the configuration names.
+    Args:
+        config: What is asked.
+        t: The topology, on which the method must be stable unless the configuration allows it.
+        own: A method that is used in place of the one that the configuration names.
+
+    Returns:
+        The method, and τ where it is D².
+
+    Raises:
+        InvalidArgument: If the method does not have an option that is asked for.
+        Unstable: If the method is unstable on the topology.
+
     """
     if own is not None:
         return _usable(own, config, t), None

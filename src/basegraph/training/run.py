@@ -109,7 +109,7 @@ class Run:
     def _keep_rows(self, step: int, steps_per_epoch: int) -> None:
         """Drop the rows of what comes after this step.
 
-        They are told by epochs: with another number of nodes before, the steps of earlier rows
+        Rows are compared by epoch: with another number of nodes before, the steps of earlier rows
         were others.
         """
         rows = self.folder.rows()

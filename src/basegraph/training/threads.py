@@ -48,7 +48,8 @@ def choose_threads(
     if now == 1 or device.type != "cpu" or any(name in os.environ for name in SET_BY_USER):
         return Threads(now, now)
     layers = layer_outputs(model.module, torch.as_tensor(dataset.example()))
-    products = [found for layer, output in layers if (found := multiply_adds(layer, output))]
+    products = [multiply_adds(layer, output) for layer, output in layers]
+    products = [count for count in products if count]
     per_sample = sum(products) / len(products) if products else model.size
     at_once, models = (1, 1) if model.has_convolutions else (nodes, config.nodes + 1)
     chunk = CHUNK // (config.nodes + 1)

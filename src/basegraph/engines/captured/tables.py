@@ -1,7 +1,7 @@
 """Rounds as tables: the round of every step of an epoch, for a graph that reads one of them.
 
-Replicas stand beside each other: N = replicas · n nodes. With few neighbors a round is whom every
-node hears, (N, k) peers and weights; with many it is the dense matrices, (replicas, n, n).
+The nodes of several runs stand beside each other: N = runs · n nodes. With few neighbors a round is
+whom every node hears, (N, k) peers and weights; with many it is the dense matrices, (runs, n, n).
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ FEW = 4
 
 
 class RoundTables:
-    """The form that fits all rounds of some topologies with n nodes each."""
+    """Tables of a form that fits all rounds of some topologies with n nodes each.
+
+    Args:
+        topologies: One per run.
+
+    """
 
     def __init__(self, topologies: Sequence[Topology]) -> None:
         self.topologies = topologies
@@ -32,10 +37,10 @@ class RoundTables:
         self._known: dict[tuple[int, int | None], tuple[IntArray, FloatArray]] = {}
 
     def of(self, numbers: list[list[int | None]]) -> dict[str, Tensor]:
-        """Tables for the rounds numbers[step][replica], in main memory; None: nobody talks."""
-        found = [[self._entry(*place) for place in enumerate(step)] for step in numbers]
-        peers = np.array([[p for p, _ in step] for step in found])
-        weights = np.array([[w for _, w in step] for step in found])
+        """Tables for the rounds numbers[step][run], in main memory; None: nobody communicates."""
+        entries = [[self._entry(*place) for place in enumerate(step)] for step in numbers]
+        peers = np.array([[p for p, _ in step] for step in entries])
+        weights = np.array([[w for _, w in step] for step in entries])
         if any(t.period is None for t in self.topologies):
             self._known.clear()  # those rounds do not come again
         if not self.gathers:
@@ -62,10 +67,10 @@ class RoundTables:
         first_r1d = x_rnd[:, :1]
         return (first_r1d + torch.bmm(w_rnn, x_rnd - first_r1d)).flatten(0, 1)
 
-    def _entry(self, replica: int, number: int | None) -> tuple[IntArray, FloatArray]:
-        key = replica, number
+    def _entry(self, run: int, number: int | None) -> tuple[IntArray, FloatArray]:
+        key = run, number
         if key not in self._known:
-            r = None if number is None else self.topologies[replica].round(number)
+            r = None if number is None else self.topologies[run].round(number)
             self._known[key] = self._heard(r) if self.gathers else self._matrix(r)
         return self._known[key]
 
@@ -73,9 +78,9 @@ class RoundTables:
         peers = np.repeat(np.arange(self.n)[:, None], self.width, axis=1)
         weights = np.zeros((self.n, self.width))
         if r is not None:
-            found = plan(r)
-            here = found.peers.shape[1]
-            peers[:, :here], weights[:, :here] = found.peers, found.weights
+            known = plan(r)
+            width = known.peers.shape[1]
+            peers[:, :width], weights[:, :width] = known.peers, known.weights
         return peers, weights
 
     def _matrix(self, r: Round | None) -> tuple[IntArray, FloatArray]:
