@@ -5,8 +5,9 @@ exactly, `from_networkx` makes one of any graph, and `analysis` measures them (g
 rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `ALGORITHMS`.
 
 Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
-`Dataset` of your own if you pass one. `DecentralizedOptimizer` and `Gossip` are optimizers for
-PyTorch scripts with one node per process. These need torch: `pip install 'basegraph[train]'`.
+`Dataset` of your own if you pass one, and `export` gives the trained model.
+`DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
+These need torch: `pip install 'basegraph[train]'`.
 
 Names are imported on first use: `import basegraph` loads nothing else.
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from basegraph.topologies.transform.stay_home import stay_home
     from basegraph.topologies.verify.certificate import Certificate, verify
     from basegraph.training.config import RunConfig
+    from basegraph.training.export import export
     from basegraph.training.train import train
 else:
     _HOMES = {
@@ -99,9 +101,10 @@ else:
         "Certificate": "basegraph.topologies.verify.certificate",
         "verify": "basegraph.topologies.verify.certificate",
         "RunConfig": "basegraph.training.config",
+        "export": "basegraph.training.export",
         "train": "basegraph.training.train",
     }
-    _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "train"), "torch")
+    _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "export", "train"), "torch")
     __getattr__, __dir__ = lazy_names(__name__, _HOMES, _NEEDS)
 
 __version__ = "0.1.0"
@@ -134,6 +137,7 @@ __all__ = [
     "consensus_error",
     "consensus_rate",
     "diagnose",
+    "export",
     "from_networkx",
     "gossip",
     "noise_disagreement",

@@ -15,6 +15,7 @@ from basegraph.cli import bench, data, reproduce
 from basegraph.cli.compare import compare
 from basegraph.cli.consensus import consensus
 from basegraph.cli.explore import explore
+from basegraph.cli.export import export
 from basegraph.cli.lengths import lengths
 from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
@@ -47,7 +48,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (topology, verify, lengths, consensus, explore, train, sweep, compare):
+for command in (topology, verify, lengths, consensus, explore, train, sweep, compare, export):
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")

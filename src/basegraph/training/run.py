@@ -212,6 +212,7 @@ class Run:
             "bytes": self.bytes_sent,
             "loss_sum": self.loss_sum,
             "loss_count": self.loss_count,
+            "parameters": self.problem.model.described_shapes(),
         }
 
     def _refuse_nonfinite(self) -> None:
