@@ -13,11 +13,11 @@ from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms.method import Method, where_it_stands
 from basegraph.algorithms.stability import communicates, largest_stable_damping, require_stable
+from basegraph.engines.distributed.blocks import Options, in_blocks, parts_of
 from basegraph.engines.distributed.memory import copy_of
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.split_step import Block, SplitStep
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.optim.blocks import Options, in_blocks, parts_of
 from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node_optimizer import (
