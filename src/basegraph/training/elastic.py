@@ -34,6 +34,7 @@ from basegraph.engines.distributed.recovery import survivors
 from basegraph.engines.distributed.recovery.node_files import NodeFiles
 from basegraph.engines.distributed.recovery.survivors import Restart
 from basegraph.engines.distributed.shutdown.deadline import told_in_time
+from basegraph.engines.vectors import from_names
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
@@ -232,8 +233,7 @@ class ElasticRun(Run):
         x_d = torch.empty_like(self.engine.x_d)
         if tensors:
             kind = type(method.init(x_d[None]))
-            state = kind(*(tensors[f"state.{name}"] for name in kind._fields))
-            models = method.gradient_point(tensors["x"], state)
+            models = method.gradient_point(*from_names(tensors, kind))
             x_d.copy_(models.double().mean(dim=0))
         broadcast(x_d, None, "the restart")
         return Restart(x_d, facts["step"], list(range(before)), before, facts)

@@ -11,28 +11,18 @@ Shape legend: x_d and the parts of a state (d,) of one node; outbox everything t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from basegraph.algorithms.method import Method
+from basegraph.engines.distributed.blocks import Block
 from basegraph.engines.distributed.deferred import Deferred, there
 from basegraph.engines.distributed.memory import empty_like
 
 Exchange = Callable[[Tensor, Tensor], Tensor]
 """outbox, where to put it -> the same, mixed; the two may be one."""
-
-
-class Block(NamedTuple):
-    """Some neighboring parameters with their gradient and one choice of options."""
-
-    where: slice
-    grad: Tensor
-    lr: Any
-    decay: float
-    method: Method
-    """The method with the options of these parameters."""
 
 
 class SplitStep:

@@ -21,6 +21,7 @@ from basegraph.engines.distributed.membership.progress import (
     watch,
 )
 from basegraph.engines.distributed.membership.torchrun import agent_store, this_start
+from basegraph.engines.distributed.shutdown.exit import let_groups_go
 from basegraph.errors import InvalidArgument, PeerLost
 
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -62,6 +63,7 @@ def join(backend: str | None = None, timeout: float = TIMEOUT) -> None:
         except (RuntimeError, TimeoutError) as error:
             waited = time.monotonic() - began
             raise progress.peer_lost(None, "start-up", error, waited) from None
+    let_groups_go()
     watch(None, timeout)
 
 
