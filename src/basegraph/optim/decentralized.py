@@ -15,6 +15,7 @@ from basegraph.algorithms.stability import largest_stable_damping, require_stabl
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
 from basegraph.engines.distributed.method import EITHER_ORDER, NodeMethod
 from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
@@ -98,6 +99,18 @@ class DecentralizedOptimizer(NodeOptimizer):
         options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         self._family = Family(algorithm)
         self._family.require_known(options)
+        node_options = NodeOptions(
+            model=model,
+            buffers=buffers,
+            broadcast=broadcast,
+            local_steps=local_steps,
+            order=order,
+            timeout=timeout,
+            wire=wire,
+            refuse_nonfinite=refuse_nonfinite,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+        )
         join_group(group, timeout)
         t = topology_for(topology, group)
         if damping == "auto":
@@ -127,24 +140,12 @@ class DecentralizedOptimizer(NodeOptimizer):
             parameters_of(self),
             t,
             group,
-            model=model,
-            buffers=buffers,
-            broadcast=broadcast,
-            local_steps=local_steps,
-            order=order,
-            timeout=timeout,
-            wire=wire,
-            refuse_nonfinite=refuse_nonfinite,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
+            node_options,
         )
         settings = {
             "algorithm": self.method.name,
             "param_names": [group.get("param_names") for group in self.param_groups],
             "options": [self._family.options(group) for group in self.param_groups],
-            "local_steps": local_steps,
-            "order": order,
-            "buffers": buffers,
         }
         self._begin_at(self._node.same_everywhere(settings))
         self._steps = NodeMethod(self.method, self._node, self.gossip_step)

@@ -12,6 +12,7 @@ from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms.stability import communicates
 from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node_optimizer import (
@@ -75,15 +76,7 @@ class Gossip(NodeOptimizer):
         if isinstance(optimizer, NodeOptimizer):
             name = type(optimizer).__name__
             raise InvalidArgument("optimizer", name, "exchanges with its neighbors already")
-        join_group(group, timeout)
-        Joinable.__init__(self)
-        super().__init__(parameters_of(optimizer), {})
-        self.optimizer = optimizer
-        self.defaults = optimizer.defaults
-        self._node = Node(
-            parameters_of(optimizer),
-            topology_for(topology, group),
-            group,
+        node_options = NodeOptions(
             model=model,
             buffers=buffers,
             broadcast=broadcast,
@@ -95,13 +88,21 @@ class Gossip(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
+        join_group(group, timeout)
+        Joinable.__init__(self)
+        super().__init__(parameters_of(optimizer), {})
+        self.optimizer = optimizer
+        self.defaults = optimizer.defaults
+        self._node = Node(
+            parameters_of(optimizer),
+            topology_for(topology, group),
+            group,
+            node_options,
+        )
         self._gossip_step = self._node.same_everywhere(
             {
                 "optimizer": type(optimizer).__name__,
                 "param_names": [group.get("param_names") for group in optimizer.param_groups],
-                "local_steps": local_steps,
-                "order": order,
-                "buffers": buffers,
             }
         )
         self._heed_signals()
@@ -140,21 +141,21 @@ class Gossip(NodeOptimizer):
             self._node.begun(resumed=step > 0)
             loss = self._adapt_and_combine(adapt, step)
         self._gossip_step += 1
-        if self._node.order == "combine-then-adapt":
+        if self._node.options.overlapped:
             self._node.begin_early(step + 1)
         self._node.keep(step + 1)
         return loss
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node = self._node
-        overlapped = node.order == "combine-then-adapt"
+        overlapped = node.options.overlapped
         drift = node.drift(step) if overlapped else None
         loss = adapt()
         node.hold_together()  # an optimizer may assign p.data
         buffers = node.mixed_buffers(step)  # which a closure has updated
         if drift is not None:
             node.x_d.add_(drift)
-        elif not overlapped and communicates(step, node.local_steps):
+        elif not overlapped and communicates(step, node.options.local_steps):
             node.mix(node.x_d, node.x_d, step)
         node.put_buffers(buffers)
         return loss

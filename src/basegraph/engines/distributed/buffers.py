@@ -9,9 +9,6 @@ from torch import Tensor, nn
 
 from basegraph.errors import BasegraphError, InvalidArgument
 
-BUFFERS = ("local", "average")
-"""What becomes of buffers at a step: they stay, or are mixed with the neighbors' as x is."""
-
 
 class Companions:
     """Buffers and frozen parameters of a model.

@@ -21,6 +21,7 @@ from basegraph.engines.distributed.blocks import Options, Part, in_blocks
 from basegraph.engines.distributed.membership.torchrun import orphaned
 from basegraph.engines.distributed.method import NodeMethod
 from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.evaluation import (
     Accuracy,
     Questions,
@@ -62,16 +63,11 @@ class DistributedEngine:
             list(model.module.parameters()),
             problem.topology,
             None,
-            model=None,
-            buffers="local",
-            broadcast=True,
-            local_steps=config.local_steps,
-            order="adapt-then-combine",
-            timeout=timeout,
-            wire=None,
-            refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
-            checkpoint=None,
-            checkpoint_every=0,
+            NodeOptions(
+                local_steps=config.local_steps,
+                timeout=timeout,
+                refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
+            ),
         )
         node.stop.enabled = False  # all nodes stop at the same step
         node.same_everywhere({"algorithm": problem.method.name})

@@ -58,19 +58,19 @@ class NodeMethod:
             node.begun(resumed=step > 0)
             buffers = node.mixed_buffers(step)
             exchange = None
-            if node.order == "combine-then-adapt":
+            if node.options.overlapped:
                 blocks = [self._decayed(block) for block in blocks]
                 drift = node.drift(step)
                 if drift is not None:
                     node.x_d.add_(drift)
-            elif communicates(step, node.local_steps):
+            elif communicates(step, node.options.local_steps):
                 centralized = self.method.centralized
                 exchange = partial(node.average if centralized else node.mix, step=step)
             self._follow_model()
             self.state = self._split(self.x_d, self.state, blocks, exchange)
         node.put_buffers(buffers)
         self._show_model()
-        if node.order == "combine-then-adapt":
+        if node.options.overlapped:
             node.begin_early(step + 1)
         node.keep(step + 1)
 

@@ -58,8 +58,6 @@ class DistributedMixer:
             raise InvalidArgument(
                 "topology", topology.spec, f"is for n={topology.n}; the process group has {size}"
             )
-        if wire is not None and not (isinstance(wire, torch.dtype) and wire.is_floating_point):
-            raise InvalidArgument("wire", wire, "must be a floating-point type, as torch.bfloat16")
         self.topology = topology
         self.group = group
         self.node = dist.get_rank(group)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from basegraph.algorithms.stability import communicates, round_index
-from basegraph.engines.distributed.buffers import BUFFERS, Companions, running_statistics
+from basegraph.engines.distributed.buffers import Companions, running_statistics
 from basegraph.engines.distributed.collectives import broadcast
 from basegraph.engines.distributed.initial import Beginning
 from basegraph.engines.distributed.membership import progress
 from basegraph.engines.distributed.membership.handshake import require_alike, require_same_bits
 from basegraph.engines.distributed.mixer import DistributedMixer, NotFinite, Pending
 from basegraph.engines.distributed.neighbors import NeighborsOf
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import FlatParameters
 from basegraph.engines.distributed.recovery import survivors
 from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles
@@ -31,11 +31,9 @@ from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage.files import writable
 from basegraph.topologies.analysis.properties import digest, reaches_average
 from basegraph.topologies.catalog import topology as build_topology
-from basegraph.topologies.core.integers import at_least
 from basegraph.topologies.core.sequence import Sequence, Topology
 
 LOG = logging.getLogger("basegraph")
-ORDERS = ("adapt-then-combine", "combine-then-adapt")
 
 
 class Node:
@@ -46,45 +44,27 @@ class Node:
         parameters: list[Tensor],
         topology: Topology,
         group: Any,
-        *,
-        model: nn.Module | None,
-        buffers: str,
-        broadcast: bool,
-        local_steps: int,
-        order: str,
-        timeout: float,
-        wire: torch.dtype | None,
-        refuse_nonfinite: bool,
-        checkpoint: str | Path | None,
-        checkpoint_every: int,
+        options: NodeOptions,
     ) -> None:
-        for name, value, accepted in (("order", order, ORDERS), ("buffers", buffers, BUFFERS)):
-            if value not in accepted:
-                raise InvalidArgument(name, value, f"must be one of {', '.join(accepted)}")
-        if buffers == "average" and model is None:
-            raise InvalidArgument("buffers", buffers, "needs model=, the module that has them")
-        self.local_steps = at_least(1, local_steps=local_steps)
-        self.checkpoint_every = at_least(0, checkpoint_every=checkpoint_every)
-        if checkpoint_every and checkpoint is None:
-            raise InvalidArgument(
-                "checkpoint_every", checkpoint_every, "needs checkpoint=, a folder"
-            )
-        self.order = order
+        self.options = options
         self.group = group
         self.topology = topology
         self.mixer = DistributedMixer(
-            topology, group, timeout=timeout, wire=wire, refuse_nonfinite=refuse_nonfinite
+            topology,
+            group,
+            timeout=options.timeout,
+            wire=options.wire,
+            refuse_nonfinite=options.refuse_nonfinite,
         )
+        model = options.model
         self.companions = None if model is None else Companions(model, parameters)
-        self.mixes_buffers = buffers == "average"
         self._warn_of_statistics(parameters)
         self.flat = FlatParameters(parameters)
         self.pending: Pending | None = None
-        self.checkpoint = None if checkpoint is None else _folder(checkpoint)
+        self.checkpoint = None if options.checkpoint is None else _folder(options.checkpoint)
         self._files: NodeFiles | None = None
         self.stop = StopRequest()
-        progress.watch(group, timeout)
-        self._broadcasts = broadcast
+        progress.watch(group, options.timeout)
         self._beginning: Beginning | None = None
 
     @property
@@ -92,7 +72,7 @@ class Node:
         """All parameters in one vector."""
         return self.flat.x_d
 
-    def same_everywhere(self, facts: dict[str, object]) -> int:
+    def same_everywhere(self, facts: Mapping[str, object]) -> int:
         """Refuse nodes that are set up differently, then begin where node 0 is.
 
         Or, after a fault, where the survivors are in the mean; returns the steps made until then.
@@ -104,20 +84,17 @@ class Node:
                 "parameters": [tuple(p.shape) for p in self.flat.parameters],
                 "names": None if self.companions is None else self.companions.names,
                 "dtype": self.x_d.dtype,
-                "wire": self.mixer.wire,
                 "buffers and frozen parameters": [(tuple(t.shape), t.dtype) for t in others],
                 "topology": self.topology.spec,
                 "rounds": digest(self.topology),
-                "checkpoint": self.checkpoint is not None,
-                "checkpoint_every": self.checkpoint_every,
-                "broadcast": self._broadcasts,
+                **self.options.common(),
                 **facts,
             },
             self.group,
             self.x_d.device,
         )
         tensors = [*self.flat.parameters, *others]
-        self._beginning = Beginning(tensors, self.group, broadcast=self._broadcasts)
+        self._beginning = Beginning(tensors, self.group, broadcast=self.options.broadcast)
         if self.checkpoint is None:
             return 0
         self._files = NodeFiles(self.checkpoint, self.group, self.x_d.device)
@@ -178,7 +155,8 @@ class Node:
 
     def keep(self, step: int) -> None:
         """Write a checkpoint of this node, if one is due after so many steps."""
-        if self._files is None or not self.checkpoint_every or step % self.checkpoint_every:
+        every = self.options.checkpoint_every
+        if self._files is None or not every or step % every:
             return
         try:
             self._files.save(self.x_d, step, periodic=True)
@@ -196,7 +174,7 @@ class Node:
 
     def begin(self, step: int) -> None:
         """Start to exchange x for this step."""
-        if communicates(step, self.local_steps):
+        if communicates(step, self.options.local_steps):
             self.pending = self.mixer.start(self.x_d, self._stamp(step), copy=True)
 
     def drift(self, step: int) -> Tensor | None:
@@ -216,10 +194,10 @@ class Node:
 
     def mixed_buffers(self, step: int) -> Tensor | None:
         """What the model's buffers become in this step, if they are to be mixed."""
-        if self.companions is None or not self.mixes_buffers:
+        if self.companions is None or self.options.buffers == "local":
             return None
         own = self.companions.gather()
-        if own is None or not communicates(step, self.local_steps):
+        if own is None or not communicates(step, self.options.local_steps):
             return None
         return self.mixer.mix(own, self._stamp(step)._replace(content="buffers"))
 
@@ -229,7 +207,7 @@ class Node:
             self.companions.scatter(mixed)
 
     def _stamp(self, step: int) -> Stamp:
-        return Stamp("step()", step, round_index(step, self.local_steps))
+        return Stamp("step()", step, round_index(step, self.options.local_steps))
 
     def give_up_exchange(self) -> None:
         """Wait for an exchange behind the computation, and leave its outcome unused."""
