@@ -41,6 +41,7 @@ from torch import Tensor, nn
 import basegraph as bg
 from basegraph.cli.units import bandwidth, seconds
 from basegraph.engines.distributed.mixer import DistributedMixer
+from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.stamp import Stamp
 from basegraph.engines.signals import told_to_stop
 from basegraph.experiments.scaling import Network, cost
@@ -90,11 +91,12 @@ def raw(size: int, t: bg.Topology) -> Callable[[], None]:
 
 
 def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], None]:
-    mixer = DistributedMixer(bg.topology(spec, n=dist.get_world_size()), wire=wire)
+    t = bg.topology(spec, n=dist.get_world_size())
+    mixer, schedule = DistributedMixer(t, wire=wire), Schedule(t, dist.get_rank())
     x, clock = torch.randn(size), [0]
 
     def exchange() -> None:
-        mixer.mix(x, Stamp("step()", clock[0], clock[0]), out=x)
+        mixer.mix(x, Stamp("step()", clock[0]), schedule.at(clock[0]), out=x)
         clock[0] += 1
 
     return exchange

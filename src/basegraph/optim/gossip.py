@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch.distributed.algorithms.join import Joinable
 
-from basegraph.algorithms.stability import communicates
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import BasegraphError, InvalidArgument
@@ -148,15 +147,15 @@ class Gossip(NodeOptimizer):
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node = self._node
-        overlapped = node.options.overlapped
-        drift = node.drift(step) if overlapped else None
+        drift = node.drift(step) if node.options.overlapped else None
         loss = adapt()
         node.hold_together()  # an optimizer may assign p.data
         buffers = node.mixed_buffers(step)  # which a closure has updated
+        exchange = None if node.options.overlapped else node.exchange(step)
         if drift is not None:
             node.x_d.add_(drift)
-        elif not overlapped and communicates(step, node.options.local_steps):
-            node.mix(node.x_d, node.x_d, step)
+        if exchange is not None:
+            exchange(node.x_d, node.x_d)
         node.put_buffers(buffers)
         return loss
 

@@ -6,13 +6,11 @@ Shape legend: x_d and the parts of a state (d,) of one node.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from basegraph.algorithms.method import Method, where_it_stands
-from basegraph.algorithms.stability import communicates
 from basegraph.engines.distributed.blocks import Block
 from basegraph.engines.distributed.memory import copy_of
 from basegraph.engines.distributed.node import Node
@@ -57,15 +55,14 @@ class NodeMethod:
         with node.rescued(step):
             node.begun(resumed=step > 0)
             buffers = node.mixed_buffers(step)
-            exchange = None
             if node.options.overlapped:
                 blocks = [self._decayed(block) for block in blocks]
                 drift = node.drift(step)
                 if drift is not None:
                     node.x_d.add_(drift)
-            elif communicates(step, node.options.local_steps):
-                centralized = self.method.centralized
-                exchange = partial(node.average if centralized else node.mix, step=step)
+                exchange = None
+            else:
+                exchange = node.exchange(step, average=self.method.centralized)
             self._follow_model()
             self.state = self._split(self.x_d, self.state, blocks, exchange)
         node.put_buffers(buffers)

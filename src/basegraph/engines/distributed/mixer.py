@@ -24,7 +24,7 @@ from torch import Tensor
 from basegraph.engines.distributed import collectives
 from basegraph.engines.distributed.membership import progress
 from basegraph.engines.distributed.memory import empty_like
-from basegraph.engines.distributed.neighbors import NeighborsOf
+from basegraph.engines.distributed.neighbors import Neighbors
 from basegraph.engines.distributed.stamp import Stamp, require_same
 from basegraph.engines.distributed.traffic import Straggler, Traffic
 from basegraph.engines.finite import finite
@@ -67,7 +67,6 @@ class DistributedMixer:
         self.number = next(_counts(group))
         self.traffic = Traffic()
         self.straggler = Straggler(self.node, self.traffic)
-        self._neighbors = NeighborsOf(topology, self.node)
         self._buffers: dict[tuple[object, ...], Tensor] = {}
         everyone = range(size)
         self._only_gloo = dist.get_backend(group) == "gloo"
@@ -77,30 +76,31 @@ class DistributedMixer:
         self,
         x_d: Tensor,
         stamp: Stamp,
-        rounds: NeighborsOf | None = None,
+        neighbors: Neighbors,
         *,
         copy: bool = False,
+        as_is: bool = False,
     ) -> Pending:
         """Begin an exchange; x_d must stay as it is until the exchange is finished.
 
         Args:
             x_d: The vector of this node.
-            stamp: What the exchange belongs to; `stamp.number` is the number of the round.
-            rounds: Whose rounds, if not those of the topology; vectors are then sent as they are.
+            stamp: What the exchange belongs to; the number of the round is filled in here.
+            neighbors: With whom.
             copy: Send a copy, so that x_d may change meanwhile.
+            as_is: Send the vector in its own type, whatever `wire` is.
 
         """
-        wire = self.wire if rounds is None and self.wire is not None else x_d.dtype
-        rounds = self._neighbors if rounds is None else rounds
-        hears, tells = rounds.at(stamp.number)
+        wire = x_d.dtype if as_is or self.wire is None else self.wire
+        hears, tells = neighbors.hears, neighbors.tells
         sent = x_d.contiguous()
         if copy or wire != x_d.dtype:
             sent = self.buffer((stamp.content, "sent"), x_d, wire).copy_(x_d)
-        stamp = stamp._replace(size=sent.numel(), optimizer=self.number)
+        stamp = stamp._replace(number=neighbors.number, size=sent.numel(), optimizer=self.number)
         inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(hears))]
         packed = stamp.pack(sent.device, self.traffic.seconds_waited)
         stamps = [torch.empty_like(packed) for _ in hears]
-        pending = Pending(self, rounds, stamp, x_d, sent, packed, stamps, inbox)
+        pending = Pending(self, neighbors, stamp, x_d, sent, packed, stamps, inbox)
         tag = VECTOR_TAGS + sent.nbytes % 2**20
         heard = [j for j, _ in hears]
         messages = [
@@ -118,11 +118,13 @@ class DistributedMixer:
         self,
         x_d: Tensor,
         stamp: Stamp,
+        neighbors: Neighbors,
+        *,
         out: Tensor | None = None,
-        rounds: NeighborsOf | None = None,
+        as_is: bool = False,
     ) -> Tensor:
         """What this node's vector becomes in a round."""
-        return self.start(x_d, stamp, rounds).finish(out)
+        return self.start(x_d, stamp, neighbors, as_is=as_is).finish(out)
 
     def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
         """The exact average over all nodes, by all-reduce; x_d is overwritten."""
@@ -180,7 +182,7 @@ class Pending:
     def __init__(
         self,
         mixer: DistributedMixer,
-        rounds: NeighborsOf,
+        neighbors: Neighbors,
         stamp: Stamp,
         x_d: Tensor,
         sent: Tensor,
@@ -190,10 +192,10 @@ class Pending:
     ) -> None:
         self.mixer = mixer
         self.stamp = stamp
-        self.hears, self.tells = rounds.at(stamp.number)
+        self.hears, self.tells = neighbors.hears, neighbors.tells
         in_step = stamp.phase == "step()"
         call = f"step {stamp.step}" if in_step else f"{stamp.phase} after {stamp.step} steps"
-        self.when = call + rounds.place(stamp.number)
+        self.when = call + neighbors.place
         self.x_d = x_d
         self.sent = sent  # this and `packed` must live until they are sent
         self.packed = packed

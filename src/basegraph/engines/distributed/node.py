@@ -6,32 +6,31 @@ import logging
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from basegraph.algorithms.stability import communicates, round_index
 from basegraph.engines.distributed.buffers import Companions, running_statistics
-from basegraph.engines.distributed.collectives import broadcast
+from basegraph.engines.distributed.exact_average import ExactAverage
 from basegraph.engines.distributed.initial import Beginning
 from basegraph.engines.distributed.membership import progress
-from basegraph.engines.distributed.membership.handshake import require_alike, require_same_bits
+from basegraph.engines.distributed.membership.handshake import require_alike
 from basegraph.engines.distributed.mixer import DistributedMixer, NotFinite, Pending
-from basegraph.engines.distributed.neighbors import NeighborsOf
+from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import FlatParameters
 from basegraph.engines.distributed.recovery import survivors
 from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles
 from basegraph.engines.distributed.shutdown.request import StopRequest
+from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage.files import writable
-from basegraph.topologies.analysis.properties import digest, reaches_average
-from basegraph.topologies.catalog import topology as build_topology
-from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.analysis.properties import digest
+from basegraph.topologies.core.sequence import Topology
 
 LOG = logging.getLogger("basegraph")
 
@@ -56,6 +55,8 @@ class Node:
             wire=options.wire,
             refuse_nonfinite=options.refuse_nonfinite,
         )
+        self.schedule = Schedule(topology, self.mixer.node, options.local_steps)
+        self._exact = ExactAverage(topology, self.mixer)
         model = options.model
         self.companions = None if model is None else Companions(model, parameters)
         self._warn_of_statistics(parameters)
@@ -163,6 +164,26 @@ class Node:
         except REASONS as error:  # the last one is still there
             LOG.warning("node %d: no checkpoint after %d steps: %s", self.mixer.node, step, error)
 
+    def exchange(
+        self, step: int, content: str = "parameters", *, average: bool = False
+    ) -> Exchange | None:
+        """What makes the exchange of a step, or None if that is a local step.
+
+        Args:
+            step: The step.
+            content: What is exchanged, one of `stamp.CONTENTS`.
+            average: Take the average of all nodes, instead of the topology's round.
+
+        """
+        if average:
+            exchanges = self.schedule.communicates(step)
+            return (lambda v, out: self.mixer.average(v, step, out)) if exchanges else None
+        neighbors = self.schedule.at(step)
+        if neighbors is None:
+            return None
+        stamp = Stamp("step()", step, content=content)
+        return lambda v, out: self.mixer.mix(v, stamp, neighbors, out=out)
+
     def begin_early(self, step: int) -> None:
         """Start to exchange x for the step to come, behind whatever is computed until then.
 
@@ -170,44 +191,34 @@ class Node:
         complete.
         """
         with suppress(PeerLost):
-            self.begin(step)
+            self._begin(step)
 
-    def begin(self, step: int) -> None:
-        """Start to exchange x for this step."""
-        if communicates(step, self.options.local_steps):
-            self.pending = self.mixer.start(self.x_d, self._stamp(step), copy=True)
+    def _begin(self, step: int) -> None:
+        neighbors = self.schedule.at(step)
+        if neighbors is not None:
+            stamp = Stamp("step()", step)
+            self.pending = self.mixer.start(self.x_d, stamp, neighbors, copy=True)
 
     def drift(self, step: int) -> Tensor | None:
         """End the exchange that was begun for this step (or make it now): what it adds to x."""
         if self.pending is None:
-            self.begin(step)
+            self._begin(step)
         pending, self.pending = self.pending, None
         return None if pending is None else pending.drift()
-
-    def mix(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
-        """Exchange now."""
-        return self.mixer.mix(x_d, self._stamp(step), out=out)
-
-    def average(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
-        """All nodes' average, now."""
-        return self.mixer.average(x_d, step, out)
 
     def mixed_buffers(self, step: int) -> Tensor | None:
         """What the model's buffers become in this step, if they are to be mixed."""
         if self.companions is None or self.options.buffers == "local":
             return None
-        own = self.companions.gather()
-        if own is None or not communicates(step, self.options.local_steps):
+        own, exchange = self.companions.gather(), self.exchange(step, "buffers")
+        if own is None or exchange is None:
             return None
-        return self.mixer.mix(own, self._stamp(step)._replace(content="buffers"))
+        return exchange(own, torch.empty_like(own))
 
     def put_buffers(self, mixed: Tensor | None) -> None:
         """Make these the model's buffers."""
         if self.companions is not None and mixed is not None:
             self.companions.scatter(mixed)
-
-    def _stamp(self, step: int) -> Stamp:
-        return Stamp("step()", step, round_index(step, self.options.local_steps))
 
     def give_up_exchange(self) -> None:
         """Wait for an exchange behind the computation, and leave its outcome unused."""
@@ -225,37 +236,12 @@ class Node:
         """Gossip over the shortest exact sequence: every node holds the average."""
         with self.rescued(step):
             self.give_up_exchange()
-            x_d = self._averaged(self.x_d, Stamp(phase, step, 0))
+            x_d = self._exact(self.x_d, Stamp(phase, step))
             own = None if self.companions is None else self.companions.gather()
             if own is not None:
-                own = self._averaged(own, Stamp(phase, step, 0, "buffers"))
+                own = self._exact(own, Stamp(phase, step, content="buffers"))
         self.x_d.copy_(x_d)
         self.put_buffers(own)
-
-    def _averaged(self, v: Tensor, stamp: Stamp) -> Tensor:
-        """The average of a vector over all nodes, the same bits everywhere; the vector stays.
-
-        Nodes round differently, by the order in which they have met: node 0's outcome is the one.
-        """
-        v = v.clone()
-        for number in range(self._exact.topology.period or 0):
-            self.mixer.mix(v, stamp._replace(number=number), out=v, rounds=self._exact)
-        broadcast(v, self.group, stamp.phase)
-        require_same_bits(v, self.group, stamp.phase)
-        return v
-
-    @cached_property
-    def _exact(self) -> NeighborsOf:
-        """The shortest known sequence that averages exactly, whatever the training topology."""
-        t = self.topology
-        short = build_topology("short:k=1", t.n)
-        if self.mixer.node == 0 and not (isinstance(t, Sequence) and reaches_average(t)):
-            LOG.warning(
-                "%s with n=%d does not reach the average exactly: consensus() and averaged() use "
-                "%s, %d rounds",
-                *(t.spec, t.n, short.spec, short.period),
-            )
-        return NeighborsOf(short, self.mixer.node)
 
     def _warn_of_statistics(self, parameters: list[Tensor]) -> None:
         if self.companions is not None or self.mixer.node > 0 or self.topology.n == 1:
