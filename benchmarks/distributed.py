@@ -40,6 +40,7 @@ from torch import Tensor, nn
 
 import basegraph as bg
 from basegraph.cli.units import bandwidth, seconds
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.stamp import Stamp
@@ -92,7 +93,7 @@ def raw(size: int, t: bg.Topology) -> Callable[[], None]:
 
 def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], None]:
     t = bg.topology(spec, n=dist.get_world_size())
-    mixer, schedule = DistributedMixer(t, wire=wire), Schedule(t, dist.get_rank())
+    mixer, schedule = DistributedMixer(FixedMembership(), wire=wire), Schedule(t, dist.get_rank())
     x, clock = torch.randn(size), [0]
 
     def exchange() -> None:

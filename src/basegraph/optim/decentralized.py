@@ -13,6 +13,7 @@ from torch.distributed.algorithms.join import Joinable
 from basegraph.algorithms.method import Method
 from basegraph.algorithms.stability import largest_stable_damping, require_stable
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
+from basegraph.engines.distributed.membership.fixed import join_nodes
 from basegraph.engines.distributed.method import EITHER_ORDER, NodeMethod
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
@@ -21,7 +22,6 @@ from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
-    join_group,
     parameters_of,
     topology_for,
 )
@@ -111,8 +111,8 @@ class DecentralizedOptimizer(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        join_group(group, timeout)
-        t = topology_for(topology, group)
+        membership = join_nodes(group, timeout)
+        t = topology_for(topology, membership)
         if damping == "auto":
             options["damping"] = largest_stable_damping(t, local_steps)
         options = {**self._family.defaults, **options}
@@ -139,7 +139,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._node = Node(
             parameters_of(self),
             t,
-            group,
+            membership,
             node_options,
         )
         settings = {
@@ -168,7 +168,7 @@ class DecentralizedOptimizer(NodeOptimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step of the method."""
-        tell_of_data(self)
+        tell_of_data(self, self.membership)
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 from torch.distributed.algorithms.join import Joinable
 
+from basegraph.engines.distributed.membership.fixed import join_nodes
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
-    join_group,
     parameters_of,
     topology_for,
 )
@@ -87,15 +87,15 @@ class Gossip(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        join_group(group, timeout)
+        membership = join_nodes(group, timeout)
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
         self.defaults = optimizer.defaults
         self._node = Node(
             parameters_of(optimizer),
-            topology_for(topology, group),
-            group,
+            topology_for(topology, membership),
+            membership,
             node_options,
         )
         self._gossip_step = self._node.same_everywhere(
@@ -125,7 +125,7 @@ class Gossip(NodeOptimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The optimizer's step, then an exchange."""
-        tell_of_data(self)
+        tell_of_data(self, self.membership)
         return self._step(lambda: self._adapt(closure))
 
     def _step_without_data(self) -> None:

@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 import basegraph as bg
 from basegraph.engines import checkpoint
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.recovery import node_files, survivors
 from basegraph.storage import files
 from basegraph.storage.files import CannotWrite
@@ -184,7 +185,7 @@ def test_which_files_belong_together(case, tmp_path):
     there, (step, nodes) = CASES[case]
     for node, after, facts in there:
         saved(tmp_path, node, float(after), after, **facts)
-    again = survivors.restart(tmp_path, torch.zeros(3), None)
+    again = survivors.restart(tmp_path, torch.zeros(3), FixedMembership())
     assert again is not None
     assert (again.step, again.survivors) == (step, nodes)
 

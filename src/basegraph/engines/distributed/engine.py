@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from basegraph.data.dataset import Dataset
@@ -18,6 +17,7 @@ from basegraph.engines.contract import EngineProblem, EngineRun
 from basegraph.engines.device import DeviceData
 from basegraph.engines.distributed import collectives
 from basegraph.engines.distributed.blocks import Options, Part, in_blocks
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.torchrun import orphaned
 from basegraph.engines.distributed.method import NodeMethod
 from basegraph.engines.distributed.node import Node
@@ -47,13 +47,12 @@ class DistributedEngine:
     It makes one run, and is the view of that run itself.
     """
 
-    def __init__(
-        self, dataset: Dataset, problem: EngineProblem, device: torch.device, timeout: float
-    ) -> None:
+    def __init__(self, dataset: Dataset, problem: EngineProblem, membership: Membership) -> None:
         self.problem = problem
         self.config = config = problem.config
-        self.node, self.n = dist.get_rank(), dist.get_world_size()
-        self.device = device
+        self.membership = membership
+        self.node, self.n = membership.node, membership.n
+        self.device = device = membership.device
         self.steps_per_epoch = problem.steps_per_epoch
         self.data = DeviceData(dataset, device)
         model = problem.model
@@ -62,10 +61,10 @@ class DistributedEngine:
         node = Node(
             list(model.module.parameters()),
             problem.topology,
-            None,
+            membership,
             NodeOptions(
                 local_steps=config.local_steps,
-                timeout=timeout,
+                timeout=membership.timeout,
                 refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
             ),
         )
@@ -205,7 +204,7 @@ class DistributedEngine:
         """At node 0 what a checkpoint holds, (n, ...) each; nothing elsewhere."""
         whole = {}
         for name, own in self.method.vectors().items():
-            parts = collectives.gather(own, None, f"the checkpoint of step {self.step}")
+            parts = collectives.gather(own, self.membership, f"the checkpoint of step {self.step}")
             if parts:
                 whole[name] = torch.stack(parts)
         return whole
@@ -215,7 +214,7 @@ class DistributedEngine:
         own = {name: torch.empty_like(v) for name, v in self.method.vectors().items()}
         for name, mine in own.items():
             parts = list(tensors[name].to(mine)) if self.node == 0 else []
-            collectives.scatter(mine, parts, None, "the restart")
+            collectives.scatter(mine, parts, self.membership, "the restart")
         self.method.restore(own)
         self._step = step
 
@@ -232,4 +231,5 @@ class DistributedEngine:
 
     def _of_all(self, own: Tensor, what: str) -> Tensor:
         """(n, ...): what each node has."""
-        return torch.stack(collectives.all_gather(own, None, f"{what} of step {self.step}"))
+        phase = f"{what} of step {self.step}"
+        return torch.stack(collectives.all_gather(own, self.membership, phase))

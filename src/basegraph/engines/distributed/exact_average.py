@@ -43,8 +43,8 @@ class ExactAverage:
             neighbors = schedule.at(step)
             if neighbors is not None:
                 self._mixer.mix(v, stamp, neighbors, out=v, as_is=True)
-        broadcast(v, self._mixer.group, stamp.phase)
-        require_same_bits(v, self._mixer.group, stamp.phase)
+        broadcast(v, self._mixer.membership, stamp.phase)
+        require_same_bits(v, self._mixer.membership, stamp.phase)
         return v
 
     @cached_property

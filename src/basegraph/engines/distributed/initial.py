@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from basegraph.engines.distributed.collectives import broadcast
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
 
 
@@ -20,9 +20,9 @@ class Beginning:
     own: so building the optimizer remembers what it overwrites, until the first step.
     """
 
-    def __init__(self, tensors: list[Tensor], group: Any, *, broadcast: bool) -> None:
+    def __init__(self, tensors: list[Tensor], membership: Membership, *, broadcast: bool) -> None:
         self._tensors = tensors
-        self._group = group
+        self._membership = membership
         self._checked = broadcast
         self._before: list[tuple[Tensor, Tensor, Tensor, int]] = []
         """Each with what it was before and after the broadcast, and torch's count of writes."""
@@ -37,7 +37,7 @@ class Beginning:
             kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
         for tensors in kinds.values():
             whole = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-            broadcast(whole, self._group, "the first broadcast")
+            broadcast(whole, self._membership, "the first broadcast")
             parts = torch.split(whole, [tensor.numel() for tensor in tensors])
             for tensor, part in zip(tensors, parts, strict=True):
                 self._begin_at(tensor, part.view(tensor.shape))
@@ -66,7 +66,7 @@ class Beginning:
             for tensor in self._tensors:
                 digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
             facts: dict[str, object] = {"initial model, and broadcast=False": digest.hexdigest()}
-            require_alike(facts, self._group, self._tensors[0].device)
+            require_alike(facts, self._membership)
         self._checked = True
         self._before = []
         self._tensors = []

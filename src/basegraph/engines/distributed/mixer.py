@@ -22,17 +22,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines.distributed import collectives
-from basegraph.engines.distributed.membership import progress
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.memory import empty_like
 from basegraph.engines.distributed.neighbors import Neighbors
 from basegraph.engines.distributed.stamp import Stamp, require_same
 from basegraph.engines.distributed.traffic import Straggler, Traffic
 from basegraph.engines.finite import finite
-from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
-from basegraph.topologies.core.sequence import Topology
+from basegraph.errors import BasegraphError, PeerLost
 
 STAMP_TAG, VECTOR_TAGS = 7001, 7002
 """Tags of stamps and of vectors, which add their size: gloo aborts where sizes differ."""
+_NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
+"""Of each process group, the numbers for its next mixers."""
 
 
 class NotFinite(BasegraphError):
@@ -42,35 +43,34 @@ class NotFinite(BasegraphError):
 
 
 class DistributedMixer:
-    """The rounds of a topology between the ranks of a process group."""
+    """Exchanges of vectors between nodes.
+
+    Args:
+        membership: Who the nodes are.
+        wire: The type of what is sent; the vectors' own if None.
+        refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
+
+    """
 
     def __init__(
         self,
-        topology: Topology,
-        group: Any = None,
+        membership: Membership,
         *,
-        timeout: float = 300.0,
         wire: torch.dtype | None = None,
         refuse_nonfinite: bool = False,
     ) -> None:
-        size = dist.get_world_size(group)
-        if size != topology.n:
-            raise InvalidArgument(
-                "topology", topology.spec, f"is for n={topology.n}; the process group has {size}"
-            )
-        self.topology = topology
-        self.group = group
-        self.node = dist.get_rank(group)
-        self.timeout = progress.seconds(timeout)
+        self.membership = membership
+        self.node = membership.node
         self.wire = wire
         self.refuse_nonfinite = refuse_nonfinite
-        self.number = next(_counts(group))
+        group = membership.group
+        self.number = next(_NUMBERS.setdefault(group, count()))
+        """Which of the group's mixers, so that messages of one are not taken for another's."""
         self.traffic = Traffic()
         self.straggler = Straggler(self.node, self.traffic)
         self._buffers: dict[tuple[object, ...], Tensor] = {}
-        everyone = range(size)
         self._only_gloo = dist.get_backend(group) == "gloo"
-        self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
+        self._rank = [dist.get_global_rank(group, i) for i in range(membership.n)]
 
     def start(
         self,
@@ -128,10 +128,10 @@ class DistributedMixer:
 
     def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
         """The exact average over all nodes, by all-reduce; x_d is overwritten."""
-        collectives.all_reduce(x_d, self.group, f"step {step}", routine=True)
+        collectives.all_reduce(x_d, self.membership, f"step {step}", routine=True)
         if self.refuse_nonfinite and not finite(x_d):
             raise NotFinite(f"node {self.node}: all nodes' sum is not finite at step {step}")
-        return torch.div(x_d, self.topology.n, out=out)
+        return torch.div(x_d, self.membership.n, out=out)
 
     def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A vector like this one, the same memory at every round: fresh memory is slow."""
@@ -149,12 +149,12 @@ class DistributedMixer:
             if messages and not self._over_gloo(messages[0][1]):
                 return dist.batch_isend_irecv(
                     [
-                        dist.P2POp(op, v, self._rank[j], self.group, tag)
+                        dist.P2POp(op, v, self._rank[j], self.membership.group, tag)
                         for op, v, j, tag in messages
                     ]
                 )
             for op, v, peer, tag in messages:
-                works.append(op(v, self._rank[peer], self.group, tag))
+                works.append(op(v, self._rank[peer], self.membership.group, tag))
         except RuntimeError as error:
             raise self.lost(peer, when, error, 0.0) from None
         return works
@@ -165,15 +165,7 @@ class DistributedMixer:
 
     def lost(self, node: int | None, when: str, error: Exception, waited: float) -> PeerLost:
         """What to say when a node did not answer in so many seconds."""
-        return progress.of(self.group).peer_lost(node, when, error, waited)
-
-
-_NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
-
-
-def _counts(group: Any) -> Iterator[int]:
-    """Numbers for the mixers of a group, so that messages of one are not taken for another's."""
-    return _NUMBERS.setdefault(dist.group.WORLD if group is None else group, count())
+        return self.membership.progress.peer_lost(node, when, error, waited)
 
 
 class Pending:
@@ -272,7 +264,7 @@ class Pending:
 
     def _wait(self, peer: int, work: Any, began: float) -> None:
         try:
-            if not work.wait(timedelta(seconds=self.mixer.timeout)):
+            if not work.wait(timedelta(seconds=self.mixer.membership.timeout)):
                 raise RuntimeError("timed out")
         except RuntimeError as error:
             waited = time.perf_counter() - began

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,7 +15,7 @@ from torch import Tensor
 from basegraph.engines.distributed.buffers import Companions, running_statistics
 from basegraph.engines.distributed.exact_average import ExactAverage
 from basegraph.engines.distributed.initial import Beginning
-from basegraph.engines.distributed.membership import progress
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
 from basegraph.engines.distributed.mixer import DistributedMixer, NotFinite, Pending
 from basegraph.engines.distributed.neighbors import Schedule
@@ -42,20 +41,26 @@ class Node:
         self,
         parameters: list[Tensor],
         topology: Topology,
-        group: Any,
+        membership: Membership,
         options: NodeOptions,
     ) -> None:
+        if not parameters:
+            raise InvalidArgument("params", parameters, "must have a parameter")
+        if membership.n != topology.n:
+            raise InvalidArgument(
+                "topology",
+                topology.spec,
+                f"is for n={topology.n}; the process group has {membership.n}",
+            )
         self.options = options
-        self.group = group
+        self.membership = membership = membership.on(parameters[0].device)
         self.topology = topology
         self.mixer = DistributedMixer(
-            topology,
-            group,
-            timeout=options.timeout,
+            membership,
             wire=options.wire,
             refuse_nonfinite=options.refuse_nonfinite,
         )
-        self.schedule = Schedule(topology, self.mixer.node, options.local_steps)
+        self.schedule = Schedule(topology, self.membership.node, options.local_steps)
         self._exact = ExactAverage(topology, self.mixer)
         model = options.model
         self.companions = None if model is None else Companions(model, parameters)
@@ -65,7 +70,6 @@ class Node:
         self.checkpoint = None if options.checkpoint is None else _folder(options.checkpoint)
         self._files: NodeFiles | None = None
         self.stop = StopRequest()
-        progress.watch(group, options.timeout)
         self._beginning: Beginning | None = None
 
     @property
@@ -91,21 +95,20 @@ class Node:
                 **self.options.common(),
                 **facts,
             },
-            self.group,
-            self.x_d.device,
+            self.membership,
         )
         tensors = [*self.flat.parameters, *others]
-        self._beginning = Beginning(tensors, self.group, broadcast=self.options.broadcast)
+        self._beginning = Beginning(tensors, self.membership, broadcast=self.options.broadcast)
         if self.checkpoint is None:
             return 0
-        self._files = NodeFiles(self.checkpoint, self.group, self.x_d.device)
-        again = survivors.restart(self.checkpoint, self.x_d, self.group)
+        self._files = NodeFiles(self.checkpoint, self.membership)
+        again = survivors.restart(self.checkpoint, self.x_d, self.membership)
         self._files.begin(again.files if again else ())
         if again is None:
             return 0
         self.x_d.copy_(again.x_d)
         self.begun(resumed=True)
-        if self.mixer.node == 0:
+        if self.membership.node == 0:
             LOG.warning("%s; %s for n=%d", again, self.topology.spec, self.topology.n)
             if self.companions is not None and self.companions.gather() is not None:
                 LOG.warning("the model's buffers (running statistics) begin as node 0 has them now")
@@ -135,7 +138,7 @@ class Node:
         except (PeerLost, NotFinite, OutOfStep) as error:
             if self._files is not None:
                 error.args = (f"{error}; {self._files.rescue(self.x_d, step)}",)
-            if self.stop.came_before(progress.of(self.group).gave_up_at):
+            if self.stop.came_before(self.membership.progress.gave_up_at):
                 LOG.warning("stopped by %s: %s", self.stop.reason, error)
                 raise self.stop.obeyed() from None
             raise
@@ -144,8 +147,8 @@ class Node:
         """Save, and tell the user and the others why this node ends."""
         reason = self.stop.reason or "nobody"
         saved = "" if self._files is None else f"; {self._files.rescue(self.x_d, step)}"
-        progress.of(self.group).stops(reason)
-        LOG.warning("node %d: stopped by %s%s", self.mixer.node, reason, saved)
+        self.membership.progress.stops(reason)
+        LOG.warning("node %d: stopped by %s%s", self.membership.node, reason, saved)
 
     def hold_together(self) -> None:
         """See to it that what is trained is what the model uses."""
@@ -162,7 +165,9 @@ class Node:
         try:
             self._files.save(self.x_d, step, periodic=True)
         except REASONS as error:  # the last one is still there
-            LOG.warning("node %d: no checkpoint after %d steps: %s", self.mixer.node, step, error)
+            LOG.warning(
+                "node %d: no checkpoint after %d steps: %s", self.membership.node, step, error
+            )
 
     def exchange(
         self, step: int, content: str = "parameters", *, average: bool = False
@@ -244,7 +249,7 @@ class Node:
         self.put_buffers(own)
 
     def _warn_of_statistics(self, parameters: list[Tensor]) -> None:
-        if self.companions is not None or self.mixer.node > 0 or self.topology.n == 1:
+        if self.companions is not None or self.membership.node > 0 or self.topology.n == 1:
             return
         modules = running_statistics(parameters)
         if modules:

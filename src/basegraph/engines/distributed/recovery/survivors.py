@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import CheckpointError
 from basegraph.engines.distributed.collectives import all_reduce
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import Refused, texts_of_all, together
 from basegraph.engines.distributed.recovery.node_files import GENERATION, PATTERN
 
@@ -77,7 +77,7 @@ class _File(NamedTuple):
 def restart(
     folder: Path,
     like: Tensor,
-    group: Any,
+    membership: Membership,
     *,
     schema: checkpoint.Schema | None = None,
     left_out: Callable[[dict[str, Any]], str] = lambda facts: "",
@@ -89,7 +89,7 @@ def restart(
     Args:
         folder: Where the survivors' files are.
         like: A vector of the size that a model has.
-        group: The process group.
+        membership: Who the nodes are.
         schema: Facts that a survivor must have besides those of `FACTS`.
         left_out: Why a survivor with these facts is left out, or nothing; may raise
             `CheckpointError` where they cannot be true.
@@ -99,17 +99,17 @@ def restart(
 
     """
     schema = {**FACTS, **(schema or {})}
-    seen = together(lambda: _look(folder, like, schema, left_out), group, like.device)
+    seen = together(lambda: _look(folder, like, schema, left_out), membership)
     usable = [(str(path), facts) for path, facts in seen.usable.items()]
     told = {"usable": usable, "broken": seen.broken, "left_out": seen.left_out}
-    texts = [json.loads(text) for text in texts_of_all(json.dumps(told), group, like.device)]
+    texts = [json.loads(text) for text in texts_of_all(json.dumps(told), membership)]
     files: dict[tuple[int, ...], _File] = {}
     for rank, text in enumerate(texts):
         for path, facts in text["usable"]:
             files.setdefault(_key(facts), _File(path, rank, facts))
     broken = _once([text["broken"] for text in texts])
     while chosen := _choose(list(files.values())):
-        total, bad = _add_up(chosen, like, group)
+        total, bad = _add_up(chosen, like, membership)
         if not bad:
             break
         for file, reason in bad:
@@ -117,9 +117,9 @@ def restart(
             del files[file.key]
     if broken and not chosen:
         refused = Refused(f"{broken[0]}; remove it to begin without it")
-        refused.quiet = dist.get_rank(group) != 0
+        refused.quiet = membership.node != 0
         raise refused
-    if dist.get_rank(group) == 0:
+    if membership.node == 0:
         others = [file for file in files.values() if file not in chosen]
         for line in [
             *broken,
@@ -129,7 +129,7 @@ def restart(
             LOG.warning("left out: %s", line)
     if not chosen:
         return None
-    all_reduce(total, group, "the restart")
+    all_reduce(total, membership, "the restart")
     furthest = max((file.facts for file in chosen), key=lambda facts: facts["step"])
     average = (total / len(chosen)).to(like.dtype)
     nodes = [file.facts["node"] for file in chosen]
@@ -170,14 +170,14 @@ def _choose(files: list[_File]) -> list[_File]:
 
 
 def _add_up(
-    chosen: list[_File], like: Tensor, group: Any
+    chosen: list[_File], like: Tensor, membership: Membership
 ) -> tuple[Tensor, list[tuple[_File, str]]]:
     """The sum of the models that this node reads; and which files, of all, cannot be used."""
 
     def read() -> tuple[Tensor, list[tuple[int, str]]]:
         total, bad = torch.zeros_like(like, dtype=torch.float64), []
         for place, file in enumerate(chosen):
-            if file.rank != dist.get_rank(group):
+            if file.rank != membership.node:
                 continue
             path = Path(file.path)
             try:
@@ -189,8 +189,8 @@ def _add_up(
                 total += x_d.to(total)
         return total, bad
 
-    total, bad = together(read, group, like.device)
-    texts = texts_of_all(json.dumps(bad), group, like.device)
+    total, bad = together(read, membership)
+    texts = texts_of_all(json.dumps(bad), membership)
     return total, [(chosen[place], said) for text in texts for place, said in json.loads(text)]
 
 

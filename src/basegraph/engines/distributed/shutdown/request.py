@@ -12,8 +12,7 @@ from types import FrameType
 from typing import Any, Protocol
 from weakref import WeakSet
 
-import torch.distributed as dist
-
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.torchrun import orphaned
 from basegraph.engines.distributed.shutdown.deadline import Deadline
 from basegraph.engines.signals import Asked
@@ -39,7 +38,7 @@ class StopRequest:
     enabled = True
     """Off where whoever makes the steps looks after their end."""
 
-    def heed(self, optimizer: Stoppable, group: Any) -> None:
+    def heed(self, optimizer: Stoppable, membership: Membership) -> None:
         """Note SIGTERM and SIGINT from now on, except those that somebody else handles.
 
         At a prompt or in a notebook, SIGINT stops what was typed, not the process.
@@ -53,8 +52,8 @@ class StopRequest:
         if not _DEADLINES:
             _DEADLINES.append(Deadline(_ASKED, _overdue))
         _STOPPABLE.add(optimizer)
-        if dist.get_world_size(group) > 1:
-            _DEADLINES[0].groups.add(dist.group.WORLD if group is None else group)
+        if membership.n > 1:
+            _DEADLINES[0].groups.add(membership.group)
 
     @property
     def reason(self) -> str | None:
