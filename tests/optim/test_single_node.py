@@ -207,7 +207,7 @@ def test_parameters_without_a_gradient_do_not_decay():
 
 
 def test_a_model_must_have_the_parameters():
-    with pytest.raises(bg.InvalidArgument, match="has not all the parameters"):
+    with pytest.raises(bg.InvalidArgument, match="does not have all the parameters"):
         bg.DecentralizedOptimizer(model().parameters(), lr=0.1, model=nn.Linear(2, 2))
     with pytest.raises(bg.InvalidArgument, match=r"must be a torch.nn.Module"):
         bg.DecentralizedOptimizer(model().parameters(), lr=0.1, model="net")

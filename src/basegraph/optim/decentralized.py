@@ -147,11 +147,11 @@ class DecentralizedOptimizer(NodeOptimizer):
             "param_names": [group.get("param_names") for group in self.param_groups],
             "options": [self._family.options(group) for group in self.param_groups],
         }
-        self._begin_at(self._node.same_everywhere(settings))
+        self._set_step(self._node.start(settings))
         self._steps = NodeMethod(self.method, self._node, self.gossip_step)
         self._shown: dict[tuple[int, ...], list[dict[str, Tensor]]] = {}
         self._show_state()
-        self._heed_signals()
+        self._listen_for_signals()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Groups are given to the constructor; options that do not exist are refused."""
@@ -185,7 +185,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         step = self.gossip_step
         self._steps.step(step, self._blocks(without_gradient))
         self._show_state()
-        self._begin_at(step + 1)
+        self._set_step(step + 1)
 
     def _blocks(self, without_gradient: bool) -> list[Block]:
         groups = [
@@ -210,7 +210,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         """All parameters in one vector, of which the module's are views."""
         return self._node.x_d
 
-    def _begin_at(self, step: int) -> None:
+    def _set_step(self, step: int) -> None:
         for group in self.param_groups:
             group["gossip_step"] = step
 
@@ -228,13 +228,13 @@ class DecentralizedOptimizer(NodeOptimizer):
         saved = state_dict["param_groups"][0].get("algorithm", self.method.name)
         if saved != self.method.name:
             raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
-        self._node.give_up_exchange()
+        self._node.drop_exchange()
         super().load_state_dict(state_dict)
         for group in self.param_groups:  # of a state that was saved before an option existed
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
         if self.gossip_step > 0:
-            self._node.resumed()
+            self._node.keep_loaded_model()
         for name, whole in self._steps.own_vectors().items():
             for p, part in self._parts(whole):
                 part.copy_(self.state[p][name].reshape(-1))

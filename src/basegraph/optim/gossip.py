@@ -98,13 +98,13 @@ class Gossip(NodeOptimizer):
             membership,
             node_options,
         )
-        self._gossip_step = self._node.same_everywhere(
+        self._gossip_step = self._node.start(
             {
                 "optimizer": type(optimizer).__name__,
                 "param_names": [group.get("param_names") for group in optimizer.param_groups],
             }
         )
-        self._heed_signals()
+        self._listen_for_signals()
 
     @property
     def gossip_step(self) -> int:
@@ -137,19 +137,19 @@ class Gossip(NodeOptimizer):
         self._require_own_model()
         self._require_same_groups()
         with self._node.rescued(step):
-            self._node.begun(resumed=step > 0)
+            self._node.check_initial_model(resumed=step > 0)
             loss = self._adapt_and_combine(adapt, step)
         self._gossip_step += 1
         if self._node.options.overlapped:
-            self._node.begin_early(step + 1)
-        self._node.keep(step + 1)
+            self._node.prefetch(step + 1)
+        self._node.save_if_due(step + 1)
         return loss
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node = self._node
         drift = node.drift(step) if node.options.overlapped else None
         loss = adapt()
-        node.hold_together()  # an optimizer may assign p.data
+        node.check_parameters()  # an optimizer may assign p.data
         buffers = node.mixed_buffers(step)  # which a closure has updated
         exchange = None if node.options.overlapped else node.exchange(step)
         if drift is not None:
@@ -194,10 +194,10 @@ class Gossip(NodeOptimizer):
         The model may be loaded before or after; a model that this node had when the optimizer was
         built is this node's again.
         """
-        self._node.give_up_exchange()
+        self._node.drop_exchange()
         if not {"optimizer", "gossip_step"} <= state_dict.keys():
             raise InvalidArgument("state_dict", sorted(state_dict), "is not a state of Gossip")
         self.optimizer.load_state_dict(state_dict["optimizer"])
         self._gossip_step = state_dict["gossip_step"]
         if self.gossip_step > 0:
-            self._node.resumed()
+            self._node.keep_loaded_model()

@@ -61,17 +61,17 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         from the others' by rounding, is broadcast. All nodes must call it.
         """
         self._require_no_join("consensus()")
-        self._node.to_the_average("consensus()", self.gossip_step)
+        self._node.average_models("consensus()", self.gossip_step)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """The average of all models in here, this node's own model again afterwards."""
         self._require_no_join("averaged()")
         node = self._node
-        node.hold_together()
+        node.check_parameters()
         own, outer = node.x_d.clone(), self._own
-        buffers = None if node.companions is None else node.companions.gather()
-        node.to_the_average("averaged()", self.gossip_step)
+        buffers = None if node.buffers is None else node.buffers.gather()
+        node.average_models("averaged()", self.gossip_step)
         self._own = own if outer is None else outer
         try:
             yield
@@ -93,16 +93,16 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
                 f"after the block"
             )
 
-    def _heed_signals(self) -> None:
-        """Save before this process is ended, from now on, if there is a folder for it."""
+    def _listen_for_signals(self) -> None:
+        """Save before a signal ends the process, from now on; needs a folder to save in."""
         if self._node.checkpoint is not None:
-            self._node.stop.heed(self, self._node.membership)
+            self._node.stop.listen(self, self._node.membership)
 
     def stop_here(self) -> None:
         """Save the last completed step, for a process that is about to end."""
         if self._own is not None:
             self._node.x_d.copy_(self._own)
-        self._node.stop_here(self.gossip_step)
+        self._node.save_and_leave(self.gossip_step)
 
     def join(self) -> Join:
         """Train on different numbers of batches: `with optimizer.join(): for batch in data: ...`.

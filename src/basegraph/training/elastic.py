@@ -34,7 +34,7 @@ from basegraph.engines.distributed.membership.torchrun import job, restarts
 from basegraph.engines.distributed.recovery import survivors
 from basegraph.engines.distributed.recovery.node_files import NodeFiles
 from basegraph.engines.distributed.recovery.survivors import Restart
-from basegraph.engines.distributed.shutdown.deadline import told_in_time
+from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
 from basegraph.engines.vectors import from_names
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.models.networks import build
@@ -122,9 +122,9 @@ def train_distributed(
         calls = (watcher if node == 0 else None) or Watcher()
         run = ElasticRun(problem, engine, folder, calls, threads.evaluations)
         run.begin_or_restart(dataset)
-        with using_threads(threads.steps), told_in_time() as asked:
+        with using_threads(threads.steps), logged_signals_with_deadline() as log:
             try:
-                (result,) = Loop(engine, [run]).run(asked.told)
+                (result,) = Loop(engine, [run]).run(log.received)
             except PeerLost as error:
                 raise run.rescued(error) from None
             except Interrupted as error:

@@ -66,10 +66,10 @@ class DistributedEngine:
                 local_steps=config.local_steps,
                 timeout=membership.timeout,
                 refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
+                stop_with_torchrun=False,  # all nodes stop at the same step
             ),
         )
-        node.stop.enabled = False  # all nodes stop at the same step
-        node.same_everywhere({"algorithm": problem.method.name})
+        node.start({"algorithm": problem.method.name})
         self.mixer = node.mixer
         self.method = NodeMethod(problem.method, node)
         self._step = 0

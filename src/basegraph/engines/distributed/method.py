@@ -53,7 +53,7 @@ class NodeMethod:
         """
         node = self.node
         with node.rescued(step):
-            node.begun(resumed=step > 0)
+            node.check_initial_model(resumed=step > 0)
             buffers = node.mixed_buffers(step)
             if node.options.overlapped:
                 blocks = [self._decayed(block) for block in blocks]
@@ -68,8 +68,8 @@ class NodeMethod:
         node.put_buffers(buffers)
         self._show_model()
         if node.options.overlapped:
-            node.begin_early(step + 1)
-        node.keep(step + 1)
+            node.prefetch(step + 1)
+        node.save_if_due(step + 1)
 
     def vectors(self) -> dict[str, Tensor]:
         """x and the method's state, by the names they have in the checkpoint of a run."""
@@ -83,7 +83,7 @@ class NodeMethod:
     @torch.no_grad()
     def restore(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` returned."""
-        self.node.give_up_exchange()
+        self.node.drop_exchange()
         for name, mine in self.vectors().items():
             mine.copy_(vectors[name])
         self._show_model()

@@ -37,7 +37,7 @@ _NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
 
 
 class NotFinite(BasegraphError):
-    """A node, this one or a neighbor, sent something that is no number."""
+    """A node, this one or a neighbor, sent NaN or infinity."""
 
     exit_code = 1
 
@@ -198,7 +198,7 @@ class Pending:
 
     def wait(self) -> None:
         """Wait for the messages, and refuse those that belong elsewhere."""
-        began = now = time.perf_counter()
+        started = now = time.perf_counter()
         traffic = self.mixer.traffic
         heard = [j for j, _ in self.hears]
         peers = [*heard, *heard, *self.tells, *self.tells]
@@ -210,12 +210,12 @@ class Pending:
             if place == len(heard) and not together:
                 self._require_same_stamps()
             peer = peers[0] if together else peers[place]
-            self._wait(peer, work, began)
+            self._wait(peer, work, started)
             before, now = now, time.perf_counter()
             traffic.wait_for(peer, now - before)
         if together:
             self._require_same_stamps()
-        traffic.seconds_waited += now - began
+        traffic.seconds_waited += now - started
         self.mixer.straggler.exchanged()
 
     def finish(self, out: Tensor | None = None) -> Tensor:
@@ -262,12 +262,12 @@ class Pending:
             ]
         return [box.sub_(own) for box in boxes]
 
-    def _wait(self, peer: int, work: Any, began: float) -> None:
+    def _wait(self, peer: int, work: Any, started: float) -> None:
         try:
             if not work.wait(timedelta(seconds=self.mixer.membership.timeout)):
                 raise RuntimeError("timed out")
         except RuntimeError as error:
-            waited = time.perf_counter() - began
+            waited = time.perf_counter() - started
             raise self.mixer.lost(peer, self.when, error, waited) from None
 
     def _require_same_stamps(self) -> None:

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from basegraph.engines.distributed.buffers import Companions, running_statistics
+from basegraph.engines.distributed.buffers import ModelBuffers, running_statistics
 from basegraph.engines.distributed.exact_average import ExactAverage
-from basegraph.engines.distributed.initial import Beginning
+from basegraph.engines.distributed.initial import InitialModel
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
 from basegraph.engines.distributed.mixer import DistributedMixer, NotFinite, Pending
@@ -63,31 +63,39 @@ class Node:
         self.schedule = Schedule(topology, self.membership.node, options.local_steps)
         self._exact = ExactAverage(topology, self.mixer)
         model = options.model
-        self.companions = None if model is None else Companions(model, parameters)
+        self.buffers = None if model is None else ModelBuffers(model, parameters)
         self._warn_of_statistics(parameters)
         self.flat = FlatParameters(parameters)
         self.pending: Pending | None = None
         self.checkpoint = None if options.checkpoint is None else _folder(options.checkpoint)
         self._files: NodeFiles | None = None
-        self.stop = StopRequest()
-        self._beginning: Beginning | None = None
+        self.stop = StopRequest(watch_torchrun=options.stop_with_torchrun)
+        self._initial: InitialModel | None = None
 
     @property
     def x_d(self) -> Tensor:
         """All parameters in one vector."""
         return self.flat.x_d
 
-    def same_everywhere(self, facts: Mapping[str, object]) -> int:
-        """Refuse nodes that are set up differently, then begin where node 0 is.
+    def start(self, facts: Mapping[str, object]) -> int:
+        """Start together with the other nodes, from node 0's model or from the survivors' average.
 
-        Or, after a fault, where the survivors are in the mean; returns the steps made until then.
+        Args:
+            facts: What must be the same on all nodes, by name, besides what a node knows itself.
+
+        Returns:
+            The steps made before a fault, 0 without one.
+
+        Raises:
+            BasegraphError: A node is set up differently.
+
         """
-        others = [] if self.companions is None else self.companions.all()
+        others = [] if self.buffers is None else self.buffers.all()
         require_alike(
             {
                 "number of the optimizer": self.mixer.number,
                 "parameters": [tuple(p.shape) for p in self.flat.parameters],
-                "names": None if self.companions is None else self.companions.names,
+                "names": None if self.buffers is None else self.buffers.names,
                 "dtype": self.x_d.dtype,
                 "buffers and frozen parameters": [(tuple(t.shape), t.dtype) for t in others],
                 "topology": self.topology.spec,
@@ -98,7 +106,7 @@ class Node:
             self.membership,
         )
         tensors = [*self.flat.parameters, *others]
-        self._beginning = Beginning(tensors, self.membership, broadcast=self.options.broadcast)
+        self._initial = InitialModel(tensors, self.membership, broadcast=self.options.broadcast)
         if self.checkpoint is None:
             return 0
         self._files = NodeFiles(self.checkpoint, self.membership)
@@ -107,32 +115,32 @@ class Node:
         if again is None:
             return 0
         self.x_d.copy_(again.x_d)
-        self.begun(resumed=True)
+        self.check_initial_model(resumed=True)
         if self.membership.node == 0:
             LOG.warning("%s; %s for n=%d", again, self.topology.spec, self.topology.n)
-            if self.companions is not None and self.companions.gather() is not None:
-                LOG.warning("the model's buffers (running statistics) begin as node 0 has them now")
+            if self.buffers is not None and self.buffers.gather() is not None:
+                LOG.warning("the model's buffers (running statistics) start as node 0 has them now")
         return again.step
 
-    def resumed(self) -> None:
-        """Keep the model that was loaded on this node, instead of node 0's."""
-        if self._beginning is not None:
-            self._beginning.undo()
-        self._beginning = None
+    def keep_loaded_model(self) -> None:
+        """Keep the model that was loaded on this node before `start`, instead of node 0's."""
+        if self._initial is not None:
+            self._initial.undo()
+        self._initial = None
 
-    def begun(self, *, resumed: bool) -> None:
-        """At the first step: nodes must be alike, and what they were before is forgotten."""
-        if self._beginning is not None:
-            self._beginning.over(resumed=resumed)
-        self._beginning = None
+    def check_initial_model(self, *, resumed: bool) -> None:
+        """At the first step: refuse nodes with different models, unless they were resumed."""
+        if self._initial is not None:
+            self._initial.finish(resumed=resumed)
+        self._initial = None
 
     @contextmanager
     def rescued(self, step: int) -> Iterator[None]:
-        """A call, of which nothing has moved if a neighbor is lost: then this node is saved."""
+        """Save this node if a neighbor is lost in this call: nothing may have moved until then."""
         if self.stop.reason is not None:
-            self.stop_here(step)
-            raise self.stop.obeyed()
-        self.hold_together()
+            self.save_and_leave(step)
+            raise self.stop.exit()
+        self.check_parameters()
         try:
             yield
         except (PeerLost, NotFinite, OutOfStep) as error:
@@ -140,31 +148,31 @@ class Node:
                 error.args = (f"{error}; {self._files.rescue(self.x_d, step)}",)
             if self.stop.came_before(self.membership.progress.gave_up_at):
                 LOG.warning("stopped by %s: %s", self.stop.reason, error)
-                raise self.stop.obeyed() from None
+                raise self.stop.exit() from None
             raise
 
-    def stop_here(self, step: int) -> None:
-        """Save, and tell the user and the others why this node ends."""
+    def save_and_leave(self, step: int) -> None:
+        """Save, and report to the user and to the others why this node ends."""
         reason = self.stop.reason or "nobody"
         saved = "" if self._files is None else f"; {self._files.rescue(self.x_d, step)}"
         self.membership.progress.stops(reason)
         LOG.warning("node %d: stopped by %s%s", self.membership.node, reason, saved)
 
-    def hold_together(self) -> None:
-        """See to it that what is trained is what the model uses."""
-        if self.companions is not None:
-            self.companions.require_same_parameters()
+    def check_parameters(self) -> None:
+        """Make sure that the model still uses the vector that is trained."""
+        if self.buffers is not None:
+            self.buffers.require_same_parameters()
         if self.flat.left():
             self.flat.take_back()
 
-    def keep(self, step: int) -> None:
+    def save_if_due(self, step: int) -> None:
         """Write a checkpoint of this node, if one is due after so many steps."""
         every = self.options.checkpoint_every
         if self._files is None or not every or step % every:
             return
         try:
             self._files.save(self.x_d, step, periodic=True)
-        except REASONS as error:  # the last one is still there
+        except REASONS as error:  # the previous checkpoint is intact
             LOG.warning(
                 "node %d: no checkpoint after %d steps: %s", self.membership.node, step, error
             )
@@ -189,67 +197,71 @@ class Node:
         stamp = Stamp("step()", step, content=content)
         return lambda v, out: self.mixer.mix(v, stamp, neighbors, out=out)
 
-    def begin_early(self, step: int) -> None:
-        """Start to exchange x for the step to come, behind whatever is computed until then.
+    def prefetch(self, step: int) -> None:
+        """Start the exchange of x for the next step, to run while its gradient is computed.
 
-        If a neighbor is found lost already, that step finds it again and says so; this one is
-        complete.
+        If a neighbor turns out to be lost already, that step reports it; this one is complete.
         """
         with suppress(PeerLost):
-            self._begin(step)
+            self._start_exchange(step)
 
-    def _begin(self, step: int) -> None:
+    def _start_exchange(self, step: int) -> None:
         neighbors = self.schedule.at(step)
         if neighbors is not None:
             stamp = Stamp("step()", step)
             self.pending = self.mixer.start(self.x_d, stamp, neighbors, copy=True)
 
     def drift(self, step: int) -> Tensor | None:
-        """End the exchange that was begun for this step (or make it now): what it adds to x."""
+        """Finish the exchange that was prefetched for this step, or make it now.
+
+        Returns:
+            What the exchange adds to x, or None if there was none.
+
+        """
         if self.pending is None:
-            self._begin(step)
+            self._start_exchange(step)
         pending, self.pending = self.pending, None
         return None if pending is None else pending.drift()
 
     def mixed_buffers(self, step: int) -> Tensor | None:
         """What the model's buffers become in this step, if they are to be mixed."""
-        if self.companions is None or self.options.buffers == "local":
+        if self.buffers is None or self.options.buffers == "local":
             return None
-        own, exchange = self.companions.gather(), self.exchange(step, "buffers")
+        own, exchange = self.buffers.gather(), self.exchange(step, "buffers")
         if own is None or exchange is None:
             return None
         return exchange(own, torch.empty_like(own))
 
     def put_buffers(self, mixed: Tensor | None) -> None:
         """Make these the model's buffers."""
-        if self.companions is not None and mixed is not None:
-            self.companions.scatter(mixed)
+        if self.buffers is not None and mixed is not None:
+            self.buffers.scatter(mixed)
 
-    def give_up_exchange(self) -> None:
-        """Wait for an exchange behind the computation, and leave its outcome unused."""
+    def drop_exchange(self) -> None:
+        """Wait for a prefetched exchange and discard its outcome."""
         pending, self.pending = self.pending, None
         if pending is not None:
             pending.wait()
 
     def __del__(self) -> None:
-        """Messages under way need their buffers: end them before the buffers go."""
+        """Complete messages under way before the buffers that they use are freed."""
         if getattr(self, "pending", None) is not None and dist.is_initialized():
-            with suppress(PeerLost, OutOfStep):  # which has been said
-                self.give_up_exchange()
+            with suppress(PeerLost, OutOfStep):  # which was reported before
+                self.drop_exchange()
 
-    def to_the_average(self, phase: str, step: int) -> None:
-        """Gossip over the shortest exact sequence: every node holds the average."""
+    def average_models(self, phase: str, step: int) -> None:
+        """Replace every node's model by the average of all, by gossip."""
         with self.rescued(step):
-            self.give_up_exchange()
+            self.drop_exchange()
             x_d = self._exact(self.x_d, Stamp(phase, step))
-            own = None if self.companions is None else self.companions.gather()
+            own = None if self.buffers is None else self.buffers.gather()
             if own is not None:
                 own = self._exact(own, Stamp(phase, step, content="buffers"))
         self.x_d.copy_(x_d)
         self.put_buffers(own)
 
     def _warn_of_statistics(self, parameters: list[Tensor]) -> None:
-        if self.companions is not None or self.membership.node > 0 or self.topology.n == 1:
+        if self.buffers is not None or self.membership.node > 0 or self.topology.n == 1:
             return
         modules = running_statistics(parameters)
         if modules:

@@ -49,6 +49,8 @@ class NodeOptions:
     """A folder for what this node saves at a fault."""
     checkpoint_every: int = 0
     """Save there at every so many steps, too; 0 for never."""
+    stop_with_torchrun: bool = True
+    """Whether the end of torchrun is a request to stop; False where the caller takes care of it."""
 
     def __post_init__(self) -> None:
         for name, accepted in (("order", ORDERS), ("buffers", BUFFERS)):

@@ -36,16 +36,16 @@ def last(folder: Path) -> int:
     return number
 
 
-def agree(folder: Path, found: int, membership: Membership) -> int:
+def agree(folder: Path, highest: int, membership: Membership) -> int:
     """The number of this start: one more than any node knows of.
 
     Args:
         folder: Of the job.
-        found: The highest number among the nodes' files there.
+        highest: The highest number among the nodes' files there.
         membership: Who the nodes are.
 
     """
-    known = together(lambda: max(found, last(folder)), membership, HANDSHAKE)
+    known = together(lambda: max(highest, last(folder)), membership, HANDSHAKE)
     own = torch.tensor([known], device=membership.device)
     return 1 + max(int(number) for number in all_gather(own, membership, HANDSHAKE))
 

@@ -121,11 +121,11 @@ class NodeFiles:
 
 def _highest(folder: Path) -> int:
     """The last start that a file here is of; those that cannot be read are reported elsewhere."""
-    found = 0
+    highest = 0
     for path in folder.glob(PATTERN):
         try:
             facts, _ = checkpoint.header(path, {"generation": GENERATION})
         except CheckpointError:
             continue
-        found = max(found, facts.get("generation", 0))
-    return found
+        highest = max(highest, facts.get("generation", 0))
+    return highest

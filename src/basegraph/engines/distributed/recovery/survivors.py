@@ -1,7 +1,7 @@
-"""How any number of nodes begins again from what the nodes before have saved.
+"""How any number of nodes restarts from what the nodes before have saved.
 
 Every node writes files of its own, on whatever machine it is: at a fault, and now and then. To
-begin again, all nodes tell each other which files they see, choose those that belong together, and
+restart, all nodes report to each other which files they see, choose those that belong together, and
 take the average of the models in them.
 """
 
@@ -36,7 +36,7 @@ FACTS: checkpoint.Schema = {
 
 
 class Restart(NamedTuple):
-    """Where the nodes begin again."""
+    """Where the nodes restart."""
 
     x_d: Tensor
     """The average of the survivors' models."""
@@ -52,7 +52,7 @@ class Restart(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"began again after step {self.step} from the average of {len(self.survivors)} of "
+            f"restarted after step {self.step} from the average of {len(self.survivors)} of "
             f"{self.before} nodes"
         )
 
@@ -82,7 +82,7 @@ def restart(
     schema: checkpoint.Schema | None = None,
     left_out: Callable[[dict[str, Any]], str] = lambda facts: "",
 ) -> Restart | None:
-    """Where to begin again, the same for all nodes; None where there is no survivor to begin from.
+    """Find out where to restart, the same for all nodes; None where there are no survivors.
 
     Files that cannot be used, or are left out, are named in a warning.
 
@@ -101,8 +101,8 @@ def restart(
     schema = {**FACTS, **(schema or {})}
     seen = together(lambda: _look(folder, like, schema, left_out), membership)
     usable = [(str(path), facts) for path, facts in seen.usable.items()]
-    told = {"usable": usable, "broken": seen.broken, "left_out": seen.left_out}
-    texts = [json.loads(text) for text in texts_of_all(json.dumps(told), membership)]
+    report = {"usable": usable, "broken": seen.broken, "left_out": seen.left_out}
+    texts = [json.loads(text) for text in texts_of_all(json.dumps(report), membership)]
     files: dict[tuple[int, ...], _File] = {}
     for rank, text in enumerate(texts):
         for path, facts in text["usable"]:
@@ -155,13 +155,13 @@ def _choose(files: list[_File]) -> list[_File]:
         generation, step, periodic, node = file.key
         sets.setdefault((generation, step if periodic else -1), {})[node] = file
     whole, parts = [], []
-    for (generation, step), found in sets.items():
-        last = max(file.facts["step"] for file in found.values())
-        n = min(file.facts["n"] for file in found.values())
-        if step < 0 or len(found) >= n:
-            whole.append((generation, last, len(found), step))
+    for (generation, step), by_node in sets.items():
+        last = max(file.facts["step"] for file in by_node.values())
+        n = min(file.facts["n"] for file in by_node.values())
+        if step < 0 or len(by_node) >= n:
+            whole.append((generation, last, len(by_node), step))
         else:
-            parts.append((generation, len(found), last, step))
+            parts.append((generation, len(by_node), last, step))
     best = max(whole or parts, default=None)
     if best is None:
         return []
