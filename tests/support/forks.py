@@ -124,11 +124,13 @@ def wait_for(running: dict[int, int], watched: bool) -> tuple[int, dict[int, int
 
 def main() -> None:
     import basegraph.cli
-    import basegraph.optim
+    import basegraph.optim.decentralized
+    import basegraph.optim.gossip
     import basegraph.training.elastic
-    import basegraph.training.train
+    import basegraph.training.train  # noqa: F401
+    from basegraph.data.catalog import load
 
-    basegraph.training.run.load("digits")
+    load("digits")
     warm_up()
     gc.freeze()  # nodes need not go through what was there before them
     for line in sys.stdin:

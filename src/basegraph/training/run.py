@@ -12,6 +12,7 @@ from torch import Tensor
 from basegraph.data.dataset import Dataset
 from basegraph.engines.checkpoint import Checkpoint, CheckpointError, require_tensors
 from basegraph.engines.contract import EngineRun
+from basegraph.engines.vectors import by_name
 from basegraph.errors import BasegraphError, InvalidArgument, short
 from basegraph.training.config import MISSING
 from basegraph.training.folder import RunFolder
@@ -81,9 +82,7 @@ class Run:
             raise CheckpointError(f"{path}: step={facts['step']}: must be at most {last}")
         model = self.problem.model.initial()
         x_nd = model.new_empty(config["nodes"], len(model), device="meta")
-        state = self.problem.method.init(x_nd)._asdict()
-        like = {"x": x_nd, **{f"state.{name}": part for name, part in state.items()}}
-        require_tensors(path, saved.tensors, like)
+        require_tensors(path, saved.tensors, by_name(x_nd, self.problem.method.init(x_nd)))
         return saved
 
     def begin(self, dataset: Dataset, saved: Checkpoint | None) -> None:

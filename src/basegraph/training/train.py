@@ -15,7 +15,7 @@ from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import require_samples
 from basegraph.engines.device import pick_device
 from basegraph.engines.select import single_process_engine
-from basegraph.engines.signals import told_to_stop
+from basegraph.engines.signals import logged_signals
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
@@ -148,8 +148,8 @@ def _train(
         if long is not None:
             runs[0].watcher.noted(long)
         try:
-            with told_to_stop() as asked:
-                return Loop(engine, runs).run(asked.told)
+            with logged_signals() as log:
+                return Loop(engine, runs).run(log.received)
         except CannotWrite as error:
             raise CannotWrite(
                 f"{error}; what was written before is kept: resume to continue"

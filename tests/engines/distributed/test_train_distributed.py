@@ -94,7 +94,7 @@ def test_a_killed_node_then_fewer_nodes(tmp_path):
         said = job.wait_for(  # in a round, or where all nodes tell each other their losses
             r"node \d: node 1 (\(last seen at .*\) )?did not answer at .*step \d+"
         )
-        job.wait_for(r"began again after step \d+ from the average of 2 of 3 nodes")
+        job.wait_for(r"restarted after step \d+ from the average of 2 of 3 nodes")
         text = job.wait_for(r"now 3 nodes: base:k=1[^\n]*n=3\n(.|\n)*epoch \d+:").string
         assert "saved node" in text, said
         text = job.stop()
@@ -133,8 +133,8 @@ def test_a_run_saves_and_stops_when_torchrun_is_killed(tmp_path):
 def test_any_number_of_nodes_begins_from_the_survivors_average(tmp_path):
     done = nodes_of(3, "restart_script.py", tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("began again") == 3
-    assert "began again after step 43 from the average of 4 of 5 nodes; base:k=1 for n=3" in (
+    assert done.stdout.count("restarted") == 3
+    assert "restarted after step 43 from the average of 4 of 5 nodes; base:k=1 for n=3" in (
         done.stderr
     )
 
@@ -268,7 +268,7 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     generation.begin(tmp_path / "machine-0" / "run" / "nodes", 4)
     done = nodes_of(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "began again" not in done.stdout
+    assert "restarted" not in done.stdout
     reason = "node 1: run/nodes/node-1.safetensors: epoch 0.43 is behind the checkpoint's"
     assert done.stderr.count(f"left out: {reason}") == 1
     reason = "node 1: run/nodes/node-0.safetensors: is of start 3; the run is at start 4"

@@ -21,6 +21,7 @@ from basegraph.engines.evaluation import (
     totals,
 )
 from basegraph.engines.stacked.nodes import StackedNodes
+from basegraph.engines.vectors import by_name
 from basegraph.models.gradients import products_in
 
 
@@ -101,8 +102,7 @@ class StackedRun:
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the models `x` and the parts `state.*`, as views."""
-        named = {f"state.{name}": part for name, part in self.state._asdict().items()}
-        return {"x": self.x_nd, **named}
+        return by_name(self.x_nd, self.state)
 
     def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Continue from what `tensors` gave after this step."""
