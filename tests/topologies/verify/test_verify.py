@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import basegraph as bg
 from basegraph import Round, Sequence
+from basegraph.topologies.core.closed_form import ClosedFormSequence
 from basegraph.topologies.verify.certificate import (
     PRIMES_BETWEEN_2_30_AND_2_31,
     _is_prime,
@@ -144,19 +145,20 @@ def test_complaints_name_round_nodes_and_values(change, message):
 
 
 def test_claims_are_checked():
-    directed = bg.topology("one-peer-exponential", n=4)
-    directed.symmetric = True
+    rounds = bg.topology("one-peer-exponential", n=4)
+    directed = ClosedFormSequence(
+        "directed", 4, rounds.period, rounds.segments, max_degree=1, symmetric=True
+    )
     with pytest.raises(bg.InvalidRound, match="arc 0 ← 3 of weight 1/2 has no counterpart"):
         bg.verify(directed)
-    crowded = bg.topology("complete", n=4)
-    crowded.max_degree = 2
+    segments = bg.topology("complete", n=4).segments
+    crowded = ClosedFormSequence("crowded", 4, 1, segments, max_degree=2, symmetric=True)
     with pytest.raises(bg.InvalidRound, match="node 0 talks to 3 neighbors, more than 2"):
         bg.verify(crowded)
 
 
 def test_a_construction_must_keep_its_promise():
-    t = bg.topology("base", n=25, k=4)
-    t.promised_degree = 3
+    t = Sequence(bg.topology("base", n=25, k=4), promised_degree=3)
     with pytest.raises(bg.InvalidRound, match="node 0 talks to 4 neighbors, more than 3"):
         bg.verify(t)
 

@@ -62,6 +62,4 @@ def one_peer_hypercube(n: int) -> ClosedFormSequence:
     n = node_count(n)
     if n & (n - 1):
         raise InvalidArgument("n", n, "one-peer-hypercube needs n to be a power of two")
-    sequence = hyper_hypercube(n, 1, origin=Origin.UNSPECIFIED)
-    sequence.spec = "one-peer-hypercube"
-    return sequence
+    return hyper_hypercube(n, 1, spec="one-peer-hypercube", origin=Origin.UNSPECIFIED)

@@ -21,12 +21,12 @@ CANDIDATES = 2**16
 
 
 def static(
-    spec: str, n: int, segments: list[Segment], *, symmetric: bool = True
+    spec: str, n: int, segments: list[Segment], *, symmetric: bool = True, note: str = ""
 ) -> ClosedFormSequence:
     """A sequence of one round."""
     degree = max((len(segment.weights) for segment in segments), default=0)
     return ClosedFormSequence(
-        spec, n, 1, lambda phase: segments, max_degree=degree, symmetric=symmetric
+        spec, n, 1, lambda phase: segments, max_degree=degree, symmetric=symmetric, note=note
     )
 
 
@@ -71,10 +71,9 @@ def torus(n: int) -> ClosedFormSequence:
         return np.concatenate([beside, below], axis=1)
 
     weights = (Fraction(1, 5),) * (len(across) + len(down))
-    sequence = static("torus", n, [Segment(0, n, weights, senders)])
-    if 0 < len(weights) <= 2:
-        sequence.note = f"on {n} nodes the torus is a ring with weights 1/5, slower than `ring`"
-    return sequence
+    is_ring = 0 < len(weights) <= 2
+    note = f"on {n} nodes the torus is a ring with weights 1/5, slower than `ring`"
+    return static("torus", n, [Segment(0, n, weights, senders)], note=note if is_ring else "")
 
 
 def _most_square(n: int) -> int:

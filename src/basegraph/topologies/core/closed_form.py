@@ -42,13 +42,23 @@ Segments = Callable[[int], Items[Segment]]
 
 class _ClosedForm(Topology):
     def __init__(
-        self, spec: str, n: int, segments: Segments, *, max_degree: int, symmetric: bool
+        self,
+        spec: str,
+        n: int,
+        segments: Segments,
+        *,
+        max_degree: int,
+        symmetric: bool,
+        promised_degree: int | None = None,
+        note: str = "",
     ) -> None:
         self.spec = spec
         self.n = n
         self.segments = segments
         self.max_degree = max_degree
         self.symmetric = symmetric
+        self.promised_degree = promised_degree
+        self.note = note
 
     def __reduce__(self) -> tuple[Any, ...]:
         return rebuilt(self)
@@ -84,8 +94,18 @@ class ClosedFormSequence(_ClosedForm, Sequence):
         *,
         max_degree: int,
         symmetric: bool,
+        promised_degree: int | None = None,
+        note: str = "",
     ) -> None:
-        super().__init__(spec, n, segments, max_degree=max_degree, symmetric=symmetric)
+        super().__init__(
+            spec,
+            n,
+            segments,
+            max_degree=max_degree,
+            symmetric=symmetric,
+            promised_degree=promised_degree,
+            note=note,
+        )
         self.period = period
 
 

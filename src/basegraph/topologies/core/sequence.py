@@ -72,7 +72,14 @@ class Sequence(Topology):
 
     period: int
 
-    def __init__(self, rounds: Iterable[Round], spec: str = "custom") -> None:
+    def __init__(
+        self,
+        rounds: Iterable[Round],
+        spec: str = "custom",
+        *,
+        promised_degree: int | None = None,
+        note: str = "",
+    ) -> None:
         self._rounds = list(rounds)
         if not self._rounds or not all(isinstance(r, Round) for r in self._rounds):
             raise InvalidArgument("rounds", self._rounds, "must be one or more rounds")
@@ -82,6 +89,8 @@ class Sequence(Topology):
         (self.n,) = sizes
         self.spec = spec
         self.period = len(self._rounds)
+        self.promised_degree = promised_degree
+        self.note = note
 
     @cached_property
     def max_degree(self) -> int:  # type: ignore[override]

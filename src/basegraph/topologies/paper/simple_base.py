@@ -18,7 +18,7 @@ from basegraph.topologies.core.integers import (
 )
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import IntArray
-from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube
+from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube, hyper_hypercube_length
 
 ISOLATED = ("first", "last")
 """Which isolated nodes of a block may be selected in line 14 of Alg. 2."""
@@ -42,35 +42,49 @@ class Part:
 
 
 def simple_base(
-    n: int, k: int = 1, redundant: bool = True, isolated: str = "first"
+    n: int,
+    k: int = 1,
+    redundant: bool = True,
+    isolated: str = "first",
+    *,
+    spec: str | None = None,
 ) -> ClosedFormSequence:
     """Simple Base-(k+1) Graph: exact consensus for any n, at most k neighbors a round.
 
     The base-(k+1) digits of n split the nodes into parts V_1, V_2, ... of a_l (k+1)^p_l nodes. The
     parts average inside; then for j = 1, 2, ... the smaller parts after V_j give V_j the average
     of all; then every part averages once more inside. (Alg. 2; the hyper-hypercube where n has no
-    prime factor above k+1.) `redundant=False` leaves out the edges of lines 20 and 27, which
-    consensus does not need and training likes. `isolated` says which isolated nodes of a block
-    line 14 selects: the "first" ones, or the "last" ones as in the paper's figures and its code.
+    prime factor above k+1.)
 
     Period |H(V_1)| + 1 + p_1 ≤ 2 log_{k+1}(n) + 2, degree ≤ k.
 
-    >>> simple_base(5).period, simple_base(5).neighbors(4, 2)
-    (5, {0: Fraction(4, 5)})
-    >>> simple_base(5, isolated="last").neighbors(4, 2)
-    {3: Fraction(4, 5)}
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round.
+        redundant: Whether to keep the edges of lines 20 and 27, which consensus does not need but
+            training benefits from.
+        isolated: Which isolated nodes of a block line 14 selects: the "first" ones, or the "last"
+            ones as in the paper's figures and its code.
+        spec: What the sequence is called, where it is part of another construction.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> simple_base(5).period, simple_base(5).neighbors(4, 2)
+        (5, {0: Fraction(4, 5)})
+        >>> simple_base(5, isolated="last").neighbors(4, 2)
+        {3: Fraction(4, 5)}
+
     """
     n, k = node_count(n), at_least(1, k=k)
     if not isinstance(redundant, bool):
         raise InvalidArgument("redundant", redundant, "must be True or False")
     if isolated not in ISOLATED:
         raise InvalidArgument("isolated", isolated, f"must be one of {', '.join(ISOLATED)}")
-    spec = f"simple-base:k={k}" + ("" if redundant else ",redundant=false")
-    spec += "" if isolated == "first" else f",isolated={isolated}"
+    spec = spec or paper_spec("simple-base", k, redundant, isolated)
     if smooth_part(n, k + 1) == n:
-        whole = hyper_hypercube(n, k)
-        whole.spec = spec
-        return whole
+        return hyper_hypercube(n, k, spec=spec)
     parts = _split(n, k + 1)
     first, last = parts[0], parts[-1]
     from_end = isolated == "last"
@@ -97,16 +111,33 @@ def simple_base(
         return found
 
     period = warm_up + 1 + first.power
-    sequence = ClosedFormSequence(
+    return ClosedFormSequence(
         spec,
         n,
         period,
         segments,
         max_degree=max(len(s.weights) for phase in range(period) for s in segments(phase)),
         symmetric=True,
+        promised_degree=k,
     )
-    sequence.promised_degree = k
-    return sequence
+
+
+def simple_base_length(n: int, k: int) -> int:
+    """The period of `simple_base(n, k)`, without building it.
+
+    >>> [simple_base_length(n, 1) for n in (5, 6, 8)]
+    [5, 5, 3]
+    """
+    if smooth_part(n, k + 1) == n:
+        return hyper_hypercube_length(n, k)
+    count, power = digits(n, k + 1)[0]
+    return len(fewest_factors(count * (k + 1) ** power, k + 1)) + 1 + power
+
+
+def paper_spec(name: str, k: int, redundant: bool, isolated: str) -> str:
+    """The spec of one of the paper's constructions; options at their defaults are left out."""
+    spec = f"{name}:k={k}" + ("" if redundant else ",redundant=false")
+    return spec + ("" if isolated == "first" else f",isolated={isolated}")
 
 
 def _split(n: int, base: int) -> list[Part]:

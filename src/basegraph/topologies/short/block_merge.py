@@ -27,9 +27,12 @@ class BlockMerge(Sequence):
     Period max T(b_i) + 1; one round where all blocks are single nodes (the complete graph).
     """
 
-    def __init__(self, blocks: SideBySide, spec: str) -> None:
+    def __init__(
+        self, blocks: SideBySide, spec: str, *, promised_degree: int | None = None
+    ) -> None:
         self.blocks = blocks
         self.spec = spec
+        self.promised_degree = promised_degree
         self.n = blocks.n
         self.period = blocks.period + 1
         self.symmetric = blocks.symmetric

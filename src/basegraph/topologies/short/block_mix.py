@@ -40,10 +40,17 @@ class BlockMix(Sequence):
     Period max T(b_i) + 1 + max T(c_j).
     """
 
-    def __init__(self, rows: SideBySide, columns: SideBySide, k: int, redundant: bool) -> None:
+    def __init__(
+        self,
+        rows: SideBySide,
+        columns: SideBySide,
+        k: int,
+        redundant: bool,
+        spec: str = "block-mix",
+    ) -> None:
         self.rows = rows
         self.columns = columns
-        self.spec = "block-mix"
+        self.spec = spec
         self.promised_degree = k
         self.redundant = redundant
         self.n = rows.n

@@ -24,7 +24,7 @@ SMALL_FACTOR = 128
 """Circles that are too long to be searched whole are taken apart by factors up to here."""
 
 
-def euclid(n: int) -> ClosedFormSequence:
+def euclid(n: int, *, spec: str = "euclid") -> ClosedFormSequence:
     """Euclid: mirrors of a circle, exact consensus for any n with one neighbor a round.
 
     Every round is a mirror with one shift s and one weight w. Odd n: node i talks to (s - i) mod n,
@@ -47,7 +47,7 @@ def euclid(n: int) -> ClosedFormSequence:
     {500008: Fraction(1, 2)}
     """
     n = node_count(n)
-    return by_mirrors("euclid", n, mirrors(n if n % 2 else n // 2) if n > 1 else ())
+    return by_mirrors(spec, n, mirrors(n if n % 2 else n // 2) if n > 1 else ())
 
 
 def by_mirrors(spec: str, n: int, rounds: tuple[Mirror, ...]) -> ClosedFormSequence:
@@ -75,11 +75,15 @@ def by_mirrors(spec: str, n: int, rounds: tuple[Mirror, ...]) -> ClosedFormSeque
             Segment(places, n, (weight,), to_the_right, Origin.MIRROR),
         ]
 
-    sequence = ClosedFormSequence(
-        spec, n, max(1, len(rounds)), segments, max_degree=min(1, len(rounds)), symmetric=True
+    return ClosedFormSequence(
+        spec,
+        n,
+        max(1, len(rounds)),
+        segments,
+        max_degree=min(1, len(rounds)),
+        symmetric=True,
+        promised_degree=1,
     )
-    sequence.promised_degree = 1
-    return sequence
 
 
 def mirrors(places: int) -> tuple[Mirror, ...]:

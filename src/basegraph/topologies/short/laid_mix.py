@@ -25,9 +25,14 @@ class LaidMix(BlockMix):
     """
 
     def __init__(
-        self, rows: SideBySide, columns: SideBySide, layout: Layout, redundant: bool
+        self,
+        rows: SideBySide,
+        columns: SideBySide,
+        layout: Layout,
+        redundant: bool,
+        spec: str = "block-mix",
     ) -> None:
-        super().__init__(rows, columns, 1, redundant)
+        super().__init__(rows, columns, 1, redundant, spec)
         self.layout = layout
 
     @cached_property

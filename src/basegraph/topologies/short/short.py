@@ -32,7 +32,7 @@ def short(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     """
     n, k = node_count(n), at_least(1, k=k)
     redundant = _flag(redundant)
-    return _named("short", _build(n, best_plan(n, k), k, redundant), k, redundant)
+    return _build(n, best_plan(n, k), k, redundant, _spec("short", k, redundant))
 
 
 def block_mix(n: int, k: int = 1, redundant: bool = True) -> Sequence:
@@ -52,7 +52,7 @@ def block_mix(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     plan = best_mix(n, k, 2 * n.bit_length() + 3)
     if plan is None:
         raise InvalidArgument("n", n, f"block-mix with k={k} knows no rows and columns for it")
-    return _named("block-mix", _build(n, plan, k, redundant), k, redundant)
+    return _build(n, plan, k, redundant, _spec("block-mix", k, redundant))
 
 
 def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
@@ -71,8 +71,8 @@ def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
     n, k = node_count(n), at_least(2, k=k)
     redundant = _flag(redundant)
     plan = best_merge(n, k, 2 * n.bit_length() + 3)
-    sequence = _build(n, plan, k, redundant) if n > 1 and plan else base(n, k)
-    return _named("block-merge", sequence, k, redundant)
+    spec = _spec("block-merge", k, redundant)
+    return _build(n, plan, k, redundant, spec) if n > 1 and plan else base(n, k, spec=spec)
 
 
 def _flag(redundant: object) -> bool:
@@ -81,33 +81,32 @@ def _flag(redundant: object) -> bool:
     return redundant
 
 
-def _named(name: str, sequence: Sequence, k: int, redundant: bool) -> Sequence:
-    sequence.spec = f"{name}:k={k}" + ("" if redundant else ",redundant=false")
-    sequence.promised_degree = k
-    return sequence
+def _spec(name: str, k: int, redundant: bool) -> str:
+    return f"{name}:k={k}" + ("" if redundant else ",redundant=false")
 
 
-def _build(n: int, plan: Plan, k: int, redundant: bool) -> Sequence:
+def _build(n: int, plan: Plan, k: int, redundant: bool, spec: str) -> Sequence:
     """The sequence that a plan describes."""
 
+    def shortest(size: int) -> Sequence:
+        return _build(size, best_plan(size, k), k, redundant, _spec("short", k, redundant))
+
     def side_by_side(runs: Runs) -> SideBySide:
-        blocks = {size: _build(size, best_plan(size, k), k, redundant) for size, _ in runs}
+        blocks = {size: shortest(size) for size, _ in runs}
         return SideBySide([(blocks[size], copies) for size, copies in runs], redundant)
 
     if plan.kind == "euclid":
-        return euclid(n)
+        return euclid(n, spec=spec)
     if plan.kind == "product":
-        inner, outer = (
-            _build(size, best_plan(size, k), k, redundant) for ((size, _),) in plan.blocks
-        )
-        return Product(inner, outer, "product")
+        inner, outer = (shortest(size) for ((size, _),) in plan.blocks)
+        return Product(inner, outer, spec, promised_degree=k)
     if plan.kind == "mix":
         rows, columns = map(side_by_side, plan.blocks)
         if plan.turn is None:
-            return BlockMix(rows, columns, k, redundant)
+            return BlockMix(rows, columns, k, redundant, spec)
         layout = lay_out(sizes_of(plan.blocks[0]), sizes_of(plan.blocks[1]), plan.turn)
         assert layout is not None  # the table holds turns that succeed, which tests prove
-        return LaidMix(rows, columns, layout, redundant)
+        return LaidMix(rows, columns, layout, redundant, spec)
     if plan.kind == "merge":
-        return BlockMerge(side_by_side(plan.blocks[0]), "block-merge")
-    return base(n, k, redundant)
+        return BlockMerge(side_by_side(plan.blocks[0]), spec, promised_degree=k)
+    return base(n, k, redundant, spec=spec)

@@ -55,7 +55,8 @@ def solved_mix(middle: Middle, spec: str) -> Sequence:
         Round(n, node[r.receivers], node[r.senders], r.numerators, r.denominators, r.origins)
         for r in columns
     ]
-    return Sequence([*rows, Round.from_edges(n, weights), *placed], spec)
+    rounds = [*rows, Round.from_edges(n, weights), *placed]
+    return Sequence(rounds, spec, promised_degree=1)
 
 
 def far_blocks(sizes: tuple[int, ...]) -> SideBySide:

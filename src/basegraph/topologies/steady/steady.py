@@ -27,15 +27,10 @@ def steady(n: int) -> Sequence:
     (7, True)
     """
     n = node_count(n)
-    sequence: Sequence
     if n in MIDDLES:
-        sequence = solved_mix(MIDDLES[n], "steady")
-    elif n in CHOICES:
-        sequence = by_mirrors("steady", n, free_mirrors(n if n % 2 else n // 2, CHOICES[n]))
-    elif n > max(CHOICES) and n % 8 == 0 and n & (n - 1):
-        sequence = euclid(n)
-    else:
-        sequence = base(n)
-    sequence.spec = "steady"
-    sequence.promised_degree = 1
-    return sequence
+        return solved_mix(MIDDLES[n], "steady")
+    if n in CHOICES:
+        return by_mirrors("steady", n, free_mirrors(n if n % 2 else n // 2, CHOICES[n]))
+    if n > max(CHOICES) and n % 8 == 0 and n & (n - 1):
+        return euclid(n, spec="steady")
+    return base(n, spec="steady")

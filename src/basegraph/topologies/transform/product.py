@@ -18,10 +18,13 @@ class Product(Sequence):
     average, and after the second the average of those.
     """
 
-    def __init__(self, inner: Sequence, outer: Sequence, spec: str) -> None:
+    def __init__(
+        self, inner: Sequence, outer: Sequence, spec: str, *, promised_degree: int | None = None
+    ) -> None:
         self.inner = inner
         self.outer = outer
         self.spec = spec
+        self.promised_degree = promised_degree
         self.n = inner.n * outer.n
         self.period = inner.period + outer.period
         self.max_degree = max(inner.max_degree, outer.max_degree)
