@@ -25,7 +25,7 @@ from search_blocks import TURNS, candidates
 
 import basegraph as bg
 from basegraph.topologies.core.round import FloatArray, IntArray, Round
-from basegraph.topologies.short.laid_mix import LaidMix
+from basegraph.topologies.short.laid_middle import LaidMix
 from basegraph.topologies.short.layout import lay_out
 from basegraph.topologies.short.planner import length
 from basegraph.topologies.steady.middle_table import MIDDLES

@@ -24,7 +24,7 @@ import numpy as np
 
 import basegraph as bg
 from basegraph.topologies.short.euclid import Mirror, chain, euclid_length
-from basegraph.topologies.steady.choices import Choices, free_mirrors
+from basegraph.topologies.steady.free_mirrors import Choices, free_mirrors
 from basegraph.topologies.steady.steady_table import CHOICES
 
 RHO, MOMENTUM = 0.05, 0.9
@@ -172,7 +172,7 @@ def main() -> None:
             CHOICES[n] = choices
     lines = [
         '"""Choices that keep disagreement small, by n; made by scripts/search_steady.py."""\n',
-        "from basegraph.topologies.steady.choices import Choices\n",
+        "from basegraph.topologies.steady.free_mirrors import Choices\n",
         "CHOICES: dict[int, Choices] = {",
         *(f"    {n}: Choices({', '.join(map(str, CHOICES[n]))})," for n in sorted(CHOICES)),
     ]

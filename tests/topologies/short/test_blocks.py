@@ -11,8 +11,8 @@ import pytest
 import basegraph as bg
 from basegraph.topologies.paper.base import base
 from basegraph.topologies.short.block_merge import BlockMerge, merge_degree
-from basegraph.topologies.short.block_mix import BlockMix, has_room
-from basegraph.topologies.short.laid_mix import LaidMix
+from basegraph.topologies.short.corner_middle import BlockMix, has_room
+from basegraph.topologies.short.laid_middle import LaidMix
 from basegraph.topologies.short.layout import lay_out
 from basegraph.topologies.transform.side_by_side import SideBySide
 from support.assertions import assert_nodes_agree_with_rounds

@@ -9,7 +9,7 @@ import pytest
 
 import basegraph as bg
 from basegraph.topologies.short.euclid import by_mirrors, chain, euclid_length
-from basegraph.topologies.steady.choices import Choices, free_mirrors
+from basegraph.topologies.steady.free_mirrors import Choices, free_mirrors
 from basegraph.topologies.steady.middle_table import MIDDLES
 from basegraph.topologies.steady.solved_mix import AIM, Middle, middle_weights, solved_mix
 from basegraph.topologies.steady.steady_table import CHOICES

@@ -17,7 +17,7 @@ from basegraph.topologies.analysis.properties import shortest_possible
 from basegraph.topologies.core.round import IntArray
 from basegraph.topologies.paper.base import base
 from basegraph.topologies.short.block_merge import merge_degree
-from basegraph.topologies.short.block_mix import has_room
+from basegraph.topologies.short.corner_middle import has_room
 from basegraph.topologies.short.euclid import euclid_length
 from basegraph.topologies.short.laid_table import LAID
 from basegraph.topologies.short.layout import Runs

@@ -7,9 +7,9 @@ from basegraph.topologies.core.integers import at_least, node_count
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.paper.base import base
 from basegraph.topologies.short.block_merge import BlockMerge
-from basegraph.topologies.short.block_mix import BlockMix
+from basegraph.topologies.short.corner_middle import BlockMix
 from basegraph.topologies.short.euclid import euclid
-from basegraph.topologies.short.laid_mix import LaidMix
+from basegraph.topologies.short.laid_middle import LaidMix
 from basegraph.topologies.short.layout import Runs, lay_out, sizes_of
 from basegraph.topologies.short.planner import Plan, best_merge, best_mix, best_plan
 from basegraph.topologies.transform.product import Product

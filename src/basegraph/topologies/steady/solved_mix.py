@@ -13,7 +13,7 @@ from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.short.euclid import by_mirrors, mirrors
 from basegraph.topologies.short.planner import best_plan
 from basegraph.topologies.short.short import short
-from basegraph.topologies.steady.choices import rename
+from basegraph.topologies.steady.free_mirrors import rename
 from basegraph.topologies.transform.side_by_side import SideBySide
 
 HALF = Fraction(1, 2)

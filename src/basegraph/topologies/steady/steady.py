@@ -6,7 +6,7 @@ from basegraph.topologies.core.integers import node_count
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.paper.base import base
 from basegraph.topologies.short.euclid import by_mirrors, euclid
-from basegraph.topologies.steady.choices import free_mirrors
+from basegraph.topologies.steady.free_mirrors import free_mirrors
 from basegraph.topologies.steady.middle_table import MIDDLES
 from basegraph.topologies.steady.solved_mix import solved_mix
 from basegraph.topologies.steady.steady_table import CHOICES

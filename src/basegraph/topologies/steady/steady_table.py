@@ -1,6 +1,6 @@
 """Choices that keep disagreement small, by n; made by scripts/search_steady.py."""
 
-from basegraph.topologies.steady.choices import Choices
+from basegraph.topologies.steady.free_mirrors import Choices
 
 CHOICES: dict[int, Choices] = {
     3: Choices(((3, 2),), (0, 0), (0,), True, ((2, 26, 40),)),

@@ -10,7 +10,7 @@ import numpy as np
 from basegraph.topologies.core.closed_form import identity
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import IntArray, Round
-from basegraph.topologies.short.block_mix import BlockMix
+from basegraph.topologies.short.corner_middle import BlockMix
 from basegraph.topologies.short.layout import Layout
 from basegraph.topologies.transform.side_by_side import SideBySide
 
