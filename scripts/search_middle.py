@@ -25,7 +25,7 @@ from search_blocks import TURNS, candidates
 
 import basegraph as bg
 from basegraph.topologies.core.round import FloatArray, IntArray, Round
-from basegraph.topologies.short.laid_middle import LaidMix
+from basegraph.topologies.short.laid_middle import LaidMiddle
 from basegraph.topologies.short.layout import lay_out
 from basegraph.topologies.short.planner import length
 from basegraph.topologies.steady.middle_table import MIDDLES
@@ -80,9 +80,9 @@ class Search:
         self.inside, self.across = ([pairs_of(r) for r in side] for side in (inside, across))
         self.row, self.column = (np.repeat(np.arange(len(s)), s) for s in (rows, columns))
         layouts = (lay_out(rows, columns, turn) for turn in range(TURNS))
-        start = LaidMix(inside, across, next(found for found in layouts if found), True)
-        self.mate = pairs_of(start.round(inside.period))[0]
-        self.place = np.array([start.place_of(i) for i in range(self.n)])
+        start = LaidMiddle(next(layout for layout in layouts if layout), redundant=True)
+        self.mate = pairs_of(start.round())[0]
+        self.place = np.array([start.place(i) for i in range(self.n)])
         self.hot = HOT
         known = MIDDLES.get(self.n)
         if known and (known.rows, known.columns) == (rows, columns):  # go on from there

@@ -9,8 +9,10 @@ from statistics import fmean
 import pytest
 
 import basegraph as bg
+from basegraph.topologies.paper.base import base_length
 from basegraph.topologies.short.laid_table import LAID
 from basegraph.topologies.short.planner import best_plan, length
+from basegraph.topologies.short.plans import EuclidPlan, LaidMixPlan, MergePlan, MixPlan
 from support.assertions import assert_nodes_agree_with_rounds
 
 
@@ -101,13 +103,17 @@ def test_golden_lengths(n, k, rounds):
 
 def test_the_same_plan_everywhere():
     """Every rank plans for itself: a changed plan is a changed topology."""
-    mix = best_plan(997, 1)
-    assert mix.kind == "mix"
-    assert mix.blocks == (((22, 1), (64, 15), (15, 1)), ((128, 7), (80, 1), (21, 1)))
-    merge = best_plan(10, 3)
-    assert (merge.kind, merge.blocks) == ("merge", (((4, 1), (3, 1), (3, 1)),))
-    product = best_plan(27, 1)
-    assert (product.kind, product.rounds) == ("euclid", 7)
+    rows, columns = ((22, 1), (64, 15), (15, 1)), ((128, 7), (80, 1), (21, 1))
+    assert best_plan(997, 1) == MixPlan(14, rows, columns, 1)
+    assert best_plan(10, 3) == MergePlan(2, (4, 3, 3), 3)
+    assert best_plan(27, 1) == EuclidPlan(7, 27)
+    assert best_plan(46, 1) == LaidMixPlan(7, ((8, 5), (6, 1)), ((8, 5), (6, 1)), 1)
+
+
+@pytest.mark.parametrize("k", range(1, 8))
+def test_length_of_base_is_known_without_building_it(k):
+    for n in [*range(1, 200), 243, 1000, 4095, 4096, 10**6, 999_983]:
+        assert base_length(n, k) == bg.topology("base", n=n, k=k).period
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])

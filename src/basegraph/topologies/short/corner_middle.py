@@ -1,4 +1,4 @@
-"""Block-mix-block: average inside rows, mix once, average inside columns."""
+"""The middle of block-mix by a formula: cells by rounding, one edge for each corner of them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,13 @@ from numpy.typing import NDArray
 from basegraph.topologies.core.closed_form import identity
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import IntArray, Round
-from basegraph.topologies.core.sequence import Sequence, rebuilt
 from basegraph.topologies.transform.side_by_side import SideBySide
 
 HALF = Fraction(1, 2)
 
 
-class BlockMix(Sequence):
-    """The nodes in rows of b_1, b_2, ... and, at the same time, in columns of c_1, c_2, ...
-
-    Rows average inside, one middle round, columns average inside. It is exact if the middle moves
-    b_i c_j / n from row i to column j, for then every column holds its share of every row.
+class CornerMiddle:
+    """A `Middle` in closed form, good for degree k where `has_room` says so.
 
     With P_a = b_1 + ... + b_a and Q_b = c_1 + ... + c_b, the first a rows and the first b columns
     share C_ab = P_a Q_b / n nodes, rounded to the nearest integer: that lays out the cells. What
@@ -36,75 +32,70 @@ class BlockMix(Sequence):
     Nodes are numbered row by row, in a row column by column. Of the nodes that idle in the middle
     (`redundant`), those of the same column in rows 1 and 2, 3 and 4, ... exchange: a column's sum
     stays what it is.
-
-    Period max T(b_i) + 1 + max T(c_j).
     """
 
-    def __init__(
-        self,
-        rows: SideBySide,
-        columns: SideBySide,
-        k: int,
-        redundant: bool,
-        spec: str = "block-mix",
-    ) -> None:
+    def __init__(self, rows: SideBySide, columns: SideBySide, redundant: bool) -> None:
         self.rows = rows
         self.columns = columns
-        self.spec = spec
-        self.promised_degree = k
         self.redundant = redundant
         self.n = rows.n
-        self.period = rows.period + 1 + columns.period
-        self.symmetric = rows.symmetric and columns.symmetric
 
-    @cached_property
-    def max_degree(self) -> int:  # type: ignore[override]
-        """The largest number of neighbors any node talks to in one round."""
-        around = max(self.rows.max_degree, self.columns.max_degree)
-        if around == self.promised_degree:  # the middle has no more
-            return around
-        return max(around, self._round(self.rows.period).degree)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return rebuilt(self)
-
-    # -- whole rounds ------------------------------------------------------------------------
+    # -- the whole round ---------------------------------------------------------------------
 
     @cached_property
     def _grid(self) -> _Grid:
         return _Grid(self.rows.starts(), self.columns.starts(), self.n)
 
+    def round(self) -> Round:
+        """The middle round."""
+        return self._grid.middle(self.redundant)
+
     @cached_property
     def _by_column(self) -> IntArray:
-        """The nodes, column by column, in a column row by row."""
-        first, count = self._grid.first.T.ravel(), self._grid.count.T.ravel()
-        return np.arange(self.n) + np.repeat(first - (np.cumsum(count) - count), count)
+        return nodes_by_column(self._grid.first, self._grid.count)
 
-    def _round(self, phase: int) -> Round:
-        if phase < self.rows.period:
-            return self.rows.round(phase)
-        if phase == self.rows.period:
-            return self._grid.middle(self.redundant)
-        r = self.columns.round(phase - self.rows.period - 1)
-        node = self._by_column
-        ends = node[r.receivers], node[r.senders]
-        return Round(self.n, *ends, r.numerators, r.denominators, r.origins)
+    def by_column(self) -> IntArray:
+        """Per place: the node that stands there."""
+        return self._by_column
 
     # -- one node ----------------------------------------------------------------------------
 
-    def _neighbors(self, i: int, phase: int) -> dict[int, Fraction]:
-        if phase < self.rows.period:
-            return self.rows.neighbors(i, phase)
-        row, place = self.rows.block_of(i)
-        column = bisect_right(range(self.columns.blocks), place, key=lambda b: self._before(row, b))
-        column -= 1
-        place -= self._before(row, column)
-        if phase == self.rows.period:
-            return self._middle(row, column, place)
-        inside = self._above(row, column) + place
-        first = self.columns.start(column)
-        heard = self.columns.neighbors(first + inside, phase - self.rows.period - 1)
-        return {self._in_column(column, j - first): weight for j, weight in heard.items()}
+    def place(self, i: int) -> int:
+        """The place of a node, counted column by column."""
+        row, column, offset = self._cell_of(i)
+        return self.columns.start(column) + self._above(row, column) + offset
+
+    def node(self, place: int) -> int:
+        """The node at a place."""
+        column, inside = self.columns.block_of(place)
+        rows = range(self.rows.blocks)
+        row = bisect_right(rows, inside, key=lambda a: self._above(a, column)) - 1
+        return self.rows.start(row) + self._before(row, column) + inside - self._above(row, column)
+
+    def neighbors(self, i: int) -> dict[int, Fraction]:
+        """Whom node i hears in the middle round."""
+        row, column, offset = self._cell_of(i)
+        _, count, edges = self._cell(row, column)
+        heard = {}
+        for number, (a, b, rest) in enumerate(edges):
+            if number % count == offset:
+                first, size, back = self._cell(a, b)
+                turn = [edge[:2] for edge in back].index((row, column))
+                heard[first + turn % size] = Fraction(rest, self.n)
+        partner = row ^ 1
+        if offset >= len(edges) and self.redundant and partner < self.rows.blocks:
+            first, size, back = self._cell(partner, column)
+            number = offset - len(edges)
+            if number < size - len(back):
+                heard[first + len(back) + number] = HALF
+        return heard
+
+    def _cell_of(self, i: int) -> tuple[int, int, int]:
+        """Row, column and number inside their cell of a node."""
+        row, offset = self.rows.block_of(i)
+        columns = range(self.columns.blocks)
+        column = bisect_right(columns, offset, key=lambda b: self._before(row, b)) - 1
+        return row, column, offset - self._before(row, column)
 
     def _corner(self, a: int, b: int) -> tuple[int, int]:
         """C_ab and R_ab."""
@@ -117,11 +108,6 @@ class BlockMix(Sequence):
     def _above(self, row: int, column: int) -> int:
         """How many nodes of the column stand above the row."""
         return self._corner(row, column + 1)[0] - self._corner(row, column)[0]
-
-    def _in_column(self, column: int, place: int) -> int:
-        """The node at this place of a column."""
-        row = bisect_right(range(self.rows.blocks), place, key=lambda a: self._above(a, column)) - 1
-        return self.rows.start(row) + self._before(row, column) + place - self._above(row, column)
 
     def _cell(self, row: int, column: int) -> tuple[int, int, list[tuple[int, int, int]]]:
         """First node, number of nodes, and per edge of the cell (row, column, |R|) beyond it."""
@@ -136,21 +122,17 @@ class BlockMix(Sequence):
         first = self.rows.start(row) + c10 - c00
         return first, c11 - c10 - c01 + c00, [edge for edge in beyond if edge[2]]
 
-    def _middle(self, row: int, column: int, place: int) -> dict[int, Fraction]:
-        _, count, edges = self._cell(row, column)
-        heard = {}
-        for number, (a, b, rest) in enumerate(edges):
-            if number % count == place:
-                first, there, back = self._cell(a, b)
-                turn = [edge[:2] for edge in back].index((row, column))
-                heard[first + turn % there] = Fraction(rest, self.n)
-        partner = row ^ 1
-        if place >= len(edges) and self.redundant and partner < self.rows.blocks:
-            first, there, back = self._cell(partner, column)
-            number = place - len(edges)
-            if number < there - len(back):
-                heard[first + len(back) + number] = HALF
-        return heard
+
+def nodes_by_column(first: IntArray, count: IntArray) -> IntArray:
+    """The nodes column by column, in a column row by row.
+
+    Args:
+        first: (rows, columns): the first node of each cell.
+        count: (rows, columns): its number of nodes.
+
+    """
+    first, count = first.T.ravel(), count.T.ravel()
+    return np.arange(count.sum()) + np.repeat(first - (np.cumsum(count) - count), count)
 
 
 def rounded(p: Any, q: Any, n: int) -> tuple[Any, Any]:

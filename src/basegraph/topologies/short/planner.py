@@ -7,7 +7,6 @@ integers only and in a fixed order, so that every rank of a job finds the same o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations_with_replacement
 
@@ -15,12 +14,21 @@ import numpy as np
 
 from basegraph.topologies.analysis.properties import shortest_possible
 from basegraph.topologies.core.round import IntArray
-from basegraph.topologies.paper.base import base
+from basegraph.topologies.paper.base import base_length
 from basegraph.topologies.short.block_merge import merge_degree
 from basegraph.topologies.short.corner_middle import has_room
 from basegraph.topologies.short.euclid import euclid_length
 from basegraph.topologies.short.laid_table import LAID
 from basegraph.topologies.short.layout import Runs
+from basegraph.topologies.short.plans import (
+    BasePlan,
+    EuclidPlan,
+    LaidMixPlan,
+    MergePlan,
+    MixPlan,
+    Plan,
+    ProductPlan,
+)
 
 ALL_SIZES = 128
 """Up to this many nodes every block size is considered; beyond, these times powers of k+1."""
@@ -35,22 +43,10 @@ TRIED = 12
 """How many ends of a line are tried then."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How a sequence for n nodes is put together."""
-
-    kind: str
-    """base, euclid, product (inner and outer), mix (rows and columns), merge (blocks)."""
-    rounds: int
-    blocks: tuple[Runs, ...] = ()
-    turn: int | None = None
-    """For a mix whose middle `lay_out` finds: at which turn."""
-
-
 @lru_cache(maxsize=2**16)
 def best_plan(n: int, k: int) -> Plan:
     """The plan with the fewest rounds; 0 rounds for a single node."""
-    plan = _search(n, k, base(n, k, False).period + 1)
+    plan = _search(n, k, base_length(n, k) + 1)
     assert plan is not None  # base itself, if nothing else
     return plan
 
@@ -83,46 +79,46 @@ def _search(n: int, k: int, below: int) -> Plan | None:
     if bound >= below:
         return None
     if n <= k + 1:
-        return Plan("base", bound)
-    known = [Plan("base", base(n, k, False).period)]
+        return BasePlan(bound, n, k)
+    known: list[Plan] = [BasePlan(base_length(n, k), n, k)]
     if k == 1:
-        known.append(Plan("euclid", euclid_length(n)))
+        known.append(EuclidPlan(euclid_length(n), n))
     shortest = min(known, key=lambda plan: plan.rounds)
     best = shortest if shortest.rounds < below else None
-    for option in (best_merge, best_mix, _best_product):
+    for search in (best_merge, best_mix, _best_product):
         limit = best.rounds if best else below
         if limit > bound:
-            best = option(n, k, limit) or best
+            best = search(n, k, limit) or best
     return best
 
 
 # -- product ---------------------------------------------------------------------------------------
 
 
-def _best_product(n: int, k: int, below: int) -> Plan | None:
+def _best_product(n: int, k: int, below: int) -> ProductPlan | None:
     """Groups of q run the best plan for q side by side, then p groups the one for p across."""
-    found = None
+    best = None
     for p in range(2, ALL_SIZES + 1):
         q = n // p
         if p * q == n and q > 1:
             inner = plan_below(q, k, below - length(p, k))
             if inner:
                 below = length(p, k) + inner.rounds
-                found = Plan("product", below, (((q, 1),), ((p, 1),)))
-    return found
+                best = ProductPlan(below, inner=q, outer=p, k=k)
+    return best
 
 
 # -- block-merge -----------------------------------------------------------------------------------
 
 
-def best_merge(n: int, k: int, below: int) -> Plan | None:
+def best_merge(n: int, k: int, below: int) -> MergePlan | None:
     """The shortest block-merge of fewer rounds than `below`."""
     if k == 1:
         return None
     for rounds in range(shortest_possible(n, k), below):
         for sizes in _mergeable(n, k, rounds - 1):
             if merge_degree(sizes) <= k:
-                return Plan("merge", rounds, (tuple((size, 1) for size in sizes),))
+                return MergePlan(rounds, sizes, k)
     return None
 
 
@@ -164,7 +160,7 @@ def _sizes(rounds: int, k: int, largest: int = ALL_SIZES) -> tuple[int, ...]:
 # -- block-mix -------------------------------------------------------------------------------------
 
 
-def best_mix(n: int, k: int, below: int) -> Plan | None:
+def best_mix(n: int, k: int, below: int) -> MixPlan | LaidMixPlan | None:
     """The shortest block-mix of fewer rounds than `below`, rows and columns about equally long."""
     if k == 1 and n in LAID:
         laid = _laid_out(n)
@@ -182,15 +178,15 @@ def best_mix(n: int, k: int, below: int) -> Plan | None:
             else:
                 blocks = _valid(n, k, _partitions(n, k, inside), _partitions(n, k, across))
             if blocks:
-                return Plan("mix", rounds, blocks)
+                return MixPlan(rounds, *blocks, k)
     return None
 
 
-def _laid_out(n: int) -> Plan:
+def _laid_out(n: int) -> LaidMixPlan:
     """The block-mix with one neighbor that the table knows."""
     rows, columns, turn = LAID[n]
     inside, across = (max(length(size, 1) for size, _ in runs) for runs in (rows, columns))
-    return Plan("mix", inside + 1 + across, (rows, columns), turn)
+    return LaidMixPlan(inside + 1 + across, rows, columns, turn)
 
 
 def _roomy(n: int, k: int, inside: int, across: int) -> tuple[Runs, Runs] | None:

@@ -6,14 +6,8 @@ from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least, node_count
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.paper.base import base
-from basegraph.topologies.short.block_merge import BlockMerge
-from basegraph.topologies.short.corner_middle import BlockMix
-from basegraph.topologies.short.euclid import euclid
-from basegraph.topologies.short.laid_middle import LaidMix
-from basegraph.topologies.short.layout import Runs, lay_out, sizes_of
-from basegraph.topologies.short.planner import Plan, best_merge, best_mix, best_plan
-from basegraph.topologies.transform.product import Product
-from basegraph.topologies.transform.side_by_side import SideBySide
+from basegraph.topologies.short.planner import best_merge, best_mix, best_plan
+from basegraph.topologies.short.plans import Plan
 
 
 def short(n: int, k: int = 1, redundant: bool = True) -> Sequence:
@@ -32,7 +26,7 @@ def short(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     """
     n, k = node_count(n), at_least(1, k=k)
     redundant = _flag(redundant)
-    return _build(n, best_plan(n, k), k, redundant, _spec("short", k, redundant))
+    return _shortest(n, k, redundant)
 
 
 def block_mix(n: int, k: int = 1, redundant: bool = True) -> Sequence:
@@ -52,7 +46,7 @@ def block_mix(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     plan = best_mix(n, k, 2 * n.bit_length() + 3)
     if plan is None:
         raise InvalidArgument("n", n, f"block-mix with k={k} knows no rows and columns for it")
-    return _build(n, plan, k, redundant, _spec("block-mix", k, redundant))
+    return _built(plan, "block-mix", k, redundant)
 
 
 def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
@@ -71,8 +65,9 @@ def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
     n, k = node_count(n), at_least(2, k=k)
     redundant = _flag(redundant)
     plan = best_merge(n, k, 2 * n.bit_length() + 3)
-    spec = _spec("block-merge", k, redundant)
-    return _build(n, plan, k, redundant, spec) if n > 1 and plan else base(n, k, spec=spec)
+    if n == 1 or plan is None:
+        return base(n, k, spec=_spec("block-merge", k, redundant))
+    return _built(plan, "block-merge", k, redundant)
 
 
 def _flag(redundant: object) -> bool:
@@ -85,28 +80,11 @@ def _spec(name: str, k: int, redundant: bool) -> str:
     return f"{name}:k={k}" + ("" if redundant else ",redundant=false")
 
 
-def _build(n: int, plan: Plan, k: int, redundant: bool, spec: str) -> Sequence:
-    """The sequence that a plan describes."""
+def _shortest(n: int, k: int, redundant: bool) -> Sequence:
+    return _built(best_plan(n, k), "short", k, redundant)
 
-    def shortest(size: int) -> Sequence:
-        return _build(size, best_plan(size, k), k, redundant, _spec("short", k, redundant))
 
-    def side_by_side(runs: Runs) -> SideBySide:
-        blocks = {size: shortest(size) for size, _ in runs}
-        return SideBySide([(blocks[size], copies) for size, copies in runs], redundant)
-
-    if plan.kind == "euclid":
-        return euclid(n, spec=spec)
-    if plan.kind == "product":
-        inner, outer = (shortest(size) for ((size, _),) in plan.blocks)
-        return Product(inner, outer, spec, promised_degree=k)
-    if plan.kind == "mix":
-        rows, columns = map(side_by_side, plan.blocks)
-        if plan.turn is None:
-            return BlockMix(rows, columns, k, redundant, spec)
-        layout = lay_out(sizes_of(plan.blocks[0]), sizes_of(plan.blocks[1]), plan.turn)
-        assert layout is not None  # the table holds turns that succeed, which tests prove
-        return LaidMix(rows, columns, layout, redundant, spec)
-    if plan.kind == "merge":
-        return BlockMerge(side_by_side(plan.blocks[0]), spec, promised_degree=k)
-    return base(n, k, redundant, spec=spec)
+def _built(plan: Plan, name: str, k: int, redundant: bool) -> Sequence:
+    """The sequence that a plan describes; its blocks run the shortest known."""
+    spec = _spec(name, k, redundant)
+    return plan.build(spec, redundant, lambda size: _shortest(size, k, redundant))

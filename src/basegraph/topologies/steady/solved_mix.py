@@ -12,6 +12,7 @@ from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.short.euclid import by_mirrors, mirrors
 from basegraph.topologies.short.planner import best_plan
+from basegraph.topologies.short.plans import EuclidPlan
 from basegraph.topologies.short.short import short
 from basegraph.topologies.steady.free_mirrors import rename
 from basegraph.topologies.transform.side_by_side import SideBySide
@@ -69,7 +70,7 @@ def far_blocks(sizes: tuple[int, ...]) -> SideBySide:
     """
 
     def block(size: int) -> Sequence:
-        if size % 2 or best_plan(size, 1).kind != "euclid":
+        if size % 2 or not isinstance(best_plan(size, 1), EuclidPlan):
             return short(size)
         rounds = list(mirrors(size // 2))
         for number in range(len(rounds)):
