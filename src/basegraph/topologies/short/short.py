@@ -6,7 +6,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least, node_count
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.paper.base import base
-from basegraph.topologies.short.planner import best_merge, best_mix, best_plan
+from basegraph.topologies.short.planner import default_planner
 from basegraph.topologies.short.plans import Plan
 
 
@@ -14,7 +14,7 @@ def short(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     """Shortest known: the best of base, products, euclid, block-mix and block-merge.
 
     For every n and k the construction with the fewest rounds, whose blocks are again the shortest
-    known, found by dynamic programming (`plan.py`). `redundant=False` leaves out all edges that
+    known, found by dynamic programming (`Planner`). `redundant=False` leaves out all edges that
     consensus does not need: those of base, of blocks that have finished, and of nodes that idle in
     the middle of block-mix.
 
@@ -43,7 +43,7 @@ def block_mix(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     """
     n, k = node_count(n), at_least(1, k=k)
     redundant = _flag(redundant)
-    plan = best_mix(n, k, 2 * n.bit_length() + 3)
+    plan = default_planner().best_mix(n, k, 2 * n.bit_length() + 3)
     if plan is None:
         raise InvalidArgument("n", n, f"block-mix with k={k} knows no rows and columns for it")
     return _built(plan, "block-mix", k, redundant)
@@ -64,7 +64,7 @@ def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
     """
     n, k = node_count(n), at_least(2, k=k)
     redundant = _flag(redundant)
-    plan = best_merge(n, k, 2 * n.bit_length() + 3)
+    plan = default_planner().best_merge(n, k, 2 * n.bit_length() + 3)
     if n == 1 or plan is None:
         return base(n, k, spec=_spec("block-merge", k, redundant))
     return _built(plan, "block-merge", k, redundant)
@@ -81,7 +81,7 @@ def _spec(name: str, k: int, redundant: bool) -> str:
 
 
 def _shortest(n: int, k: int, redundant: bool) -> Sequence:
-    return _built(best_plan(n, k), "short", k, redundant)
+    return _built(default_planner().best_plan(n, k), "short", k, redundant)
 
 
 def _built(plan: Plan, name: str, k: int, redundant: bool) -> Sequence:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ import numpy as np
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence
+from basegraph.topologies.core.tables import load_table
 from basegraph.topologies.short.euclid import by_mirrors, mirrors
-from basegraph.topologies.short.planner import best_plan
+from basegraph.topologies.short.planner import default_planner
 from basegraph.topologies.short.plans import EuclidPlan
 from basegraph.topologies.short.short import short
 from basegraph.topologies.steady.free_mirrors import rename
@@ -22,8 +24,8 @@ AIM = Fraction(23, 40)
 """What the weights of the middle come near to: a little above 1/2, which was calmer than 1/2."""
 
 
-class Middle(NamedTuple):
-    """What may be chosen; it is exact wherever the weights can be solved."""
+class MixParameters(NamedTuple):
+    """What a solved mix leaves free; it is exact wherever the weights can be solved."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
@@ -34,7 +36,14 @@ class Middle(NamedTuple):
     """Per node: with whom it exchanges in the middle; itself: it idles."""
 
 
-def solved_mix(middle: Middle, spec: str) -> Sequence:
+@cache
+def mix_table() -> dict[int, MixParameters]:
+    """The parameters that keep disagreement small, by number of nodes (mixes.json)."""
+    entries = load_table("basegraph.topologies.steady", "mixes.json")
+    return {n: MixParameters(**entry) for n, entry in entries.items()}
+
+
+def solved_mix(middle: MixParameters, spec: str) -> Sequence:
     """Rows average inside, one middle round, columns average inside.
 
     Exact if the middle moves b_i c_j / n from row i to column j (see `BlockMix`). With N_ij nodes
@@ -42,7 +51,7 @@ def solved_mix(middle: Middle, spec: str) -> Sequence:
     (p, q') and (p', q): linear equations for the weights of given pairs. Of their solutions the
     one nearest to `AIM` everywhere (least squares) is taken, in exact rationals.
 
-    >>> t = solved_mix(Middle((2, 1), (2, 1), (0, 2, 1), (0, 2, 1)), "three nodes")
+    >>> t = solved_mix(MixParameters((2, 1), (2, 1), (0, 2, 1), (0, 2, 1)), "three nodes")
     >>> t[1].neighbors(1)
     {2: Fraction(1, 3)}
     """
@@ -70,7 +79,7 @@ def far_blocks(sizes: tuple[int, ...]) -> SideBySide:
     """
 
     def block(size: int) -> Sequence:
-        if size % 2 or not isinstance(best_plan(size, 1), EuclidPlan):
+        if size % 2 or not isinstance(default_planner().best_plan(size, 1), EuclidPlan):
             return short(size)
         rounds = list(mirrors(size // 2))
         for number in range(len(rounds)):
@@ -81,7 +90,7 @@ def far_blocks(sizes: tuple[int, ...]) -> SideBySide:
     return SideBySide([(block(size), 1) for size in sizes], redundant=True)
 
 
-def middle_weights(middle: Middle) -> dict[tuple[int, int], Fraction] | None:
+def middle_weights(middle: MixParameters) -> dict[tuple[int, int], Fraction] | None:
     """Per pair: its weight, the nearest to `AIM` that all conditions allow; None where none do."""
     row, column = (
         np.repeat(np.arange(len(sizes)), sizes) for sizes in (middle.rows, middle.columns)
