@@ -10,7 +10,7 @@ from basegraph.topologies.analysis.disagreement import (
     training_disagreement,
 )
 from basegraph.topologies.analysis.gossip import consensus_error, gossip
-from basegraph.topologies.analysis.properties import (
+from basegraph.topologies.analysis.rates import (
     bytes_per_round,
     consensus_delay,
     consensus_rate,

@@ -9,7 +9,7 @@ from typing import Any
 
 from basegraph.errors import InvalidArgument, NotFiniteTime
 from basegraph.topologies.analysis.diagnostics import diagnose
-from basegraph.topologies.analysis.properties import (
+from basegraph.topologies.analysis.rates import (
     bytes_per_round,
     consensus_delay,
     consensus_rate,

@@ -29,7 +29,7 @@ from basegraph.engines.distributed.shutdown.request import StopRequest
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage.files import writable
-from basegraph.topologies.analysis.properties import digest, reaches_average
+from basegraph.topologies.analysis.rates import digest, reaches_average
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core.integers import at_least
 from basegraph.topologies.core.sequence import Sequence, Topology

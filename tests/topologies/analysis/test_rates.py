@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import basegraph as bg
-from basegraph.topologies.analysis.properties import reaches_average
+from basegraph.topologies.analysis.rates import reaches_average
 
 
 def dense_rate(t):
