@@ -19,8 +19,8 @@ from basegraph.topologies.core.closed_form import (
     Segment,
     circulant,
 )
-from basegraph.topologies.core.draws import integers
 from basegraph.topologies.core.integers import at_least, node_count
+from basegraph.topologies.core.random import integers
 from basegraph.topologies.core.rational import LARGEST, rational
 from basegraph.topologies.core.round import IntArray
 
