@@ -19,7 +19,7 @@ from itertools import groupby
 from math import gcd
 from pathlib import Path
 
-from basegraph.topologies.analysis.rates import shortest_possible
+from basegraph.topologies.analysis.bounds import shortest_possible
 from basegraph.topologies.core.tables import TableFormat, write_table
 from basegraph.topologies.short.layout import Runs, lay_out
 from basegraph.topologies.short.planner import Planner

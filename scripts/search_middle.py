@@ -60,7 +60,7 @@ def pairs_of(r: Round) -> Pairs:
     return partner, weight
 
 
-def disagreement(rounds: list[Pairs], n: int) -> float:
+def pairs_disagreement(rounds: list[Pairs], n: int) -> float:
     """D(ρ), as `training_disagreement`, for rounds of pairs."""
     optima = np.eye(n) - 1 / n
     x, u = np.eye(2 * n, 3 * n)[:n], np.eye(2 * n, 3 * n)[n:]
@@ -131,7 +131,7 @@ class Search:
             return None
         node = np.argsort(self.place)
         after = [(node[partner[self.place]], w[self.place]) for partner, w in self.across]
-        return disagreement([*self.inside, (self.mate, weight), *after], self.n)
+        return pairs_disagreement([*self.inside, (self.mate, weight), *after], self.n)
 
     def near(self, random: Random) -> tuple[int, int]:
         """Two nodes, often of the same row or column."""

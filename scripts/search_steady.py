@@ -42,7 +42,7 @@ FORMAT = TableFormat(
 )
 
 
-def disagreement(n: int, mirrors: tuple[Mirror, ...]) -> float:
+def mirror_disagreement(n: int, mirrors: tuple[Mirror, ...]) -> float:
     """D(ρ) of a sequence of mirrors, frequency by frequency."""
     places = n if n % 2 else n // 2
     frequency = np.arange(1, (n + 1) // 2) if n % 2 else np.arange(places)
@@ -135,7 +135,7 @@ def improved(
                 yield now._replace(extras=(*now.extras[:e], extra, *now.extras[e + 1 :]))
 
     def judge(parameters: MirrorParameters) -> float:
-        return disagreement(n, free_mirrors(places, parameters))
+        return mirror_disagreement(n, free_mirrors(places, parameters))
 
     best, found = judge(now), True
     while found:
@@ -178,7 +178,7 @@ def main() -> None:
     for n in range(first, last + 1):
         known = bg.training_disagreement(bg.topology("base", n=n), RHO)
         if n in table:
-            known = disagreement(n, free_mirrors(n if n % 2 else n // 2, table[n]))
+            known = mirror_disagreement(n, free_mirrors(n if n % 2 else n // 2, table[n]))
         value, parameters = search(n, options.starts, options.seed)
         print(f"n = {n}: D = {value:.4f}, so far {known:.4f}", flush=True)
         if value < known - 1e-9:

@@ -2,6 +2,7 @@
 
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm
 from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime, PeerLost
+from basegraph.topologies.analysis.bounds import shortest_possible, theorem_1_length
 from basegraph.topologies.analysis.diagnostics import Diagnostics, diagnose
 from basegraph.topologies.analysis.disagreement import (
     PairWeights,
@@ -10,13 +11,8 @@ from basegraph.topologies.analysis.disagreement import (
     training_disagreement,
 )
 from basegraph.topologies.analysis.gossip import consensus_error, gossip
-from basegraph.topologies.analysis.rates import (
-    bytes_per_round,
-    consensus_delay,
-    consensus_rate,
-    shortest_possible,
-    theorem_1_length,
-)
+from basegraph.topologies.analysis.message_bytes import bytes_per_round
+from basegraph.topologies.analysis.rates import consensus_delay, consensus_rate
 from basegraph.topologies.catalog import TOPOLOGIES, topology
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import Round

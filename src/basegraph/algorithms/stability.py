@@ -14,6 +14,7 @@ import numpy as np
 
 from basegraph.algorithms.method import Method, Mix
 from basegraph.errors import BasegraphError
+from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray
 from basegraph.topologies.core.sequence import Topology
 
@@ -153,7 +154,7 @@ def _spectral_radius(apply: Callable[[FloatArray], FloatArray], size: int) -> fl
         return float(np.abs(np.linalg.eigvals(apply(np.eye(size)))).max())
     from scipy.sparse.linalg import LinearOperator, eigs
 
-    start = np.random.Generator(np.random.Philox(key=0)).standard_normal(size)
+    start = generator(0).standard_normal(size)
     if np.linalg.norm(apply(apply(start[:, None]))) <= 1e-12 * np.linalg.norm(start):
         return 0.0  # finite-time: nothing but rounding is left
     operator = LinearOperator((size, size), matvec=lambda z: apply(z.reshape(-1, 1)).ravel())

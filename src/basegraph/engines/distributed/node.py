@@ -29,8 +29,9 @@ from basegraph.engines.distributed.shutdown.request import StopRequest
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage.files import writable
-from basegraph.topologies.analysis.rates import digest, reaches_average
+from basegraph.topologies.analysis.rates import reaches_average
 from basegraph.topologies.catalog import topology as build_topology
+from basegraph.topologies.core.digest import digest
 from basegraph.topologies.core.integers import at_least
 from basegraph.topologies.core.sequence import Sequence, Topology
 

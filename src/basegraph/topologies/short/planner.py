@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
-from basegraph.topologies.analysis.rates import shortest_possible
+from basegraph.topologies.analysis.bounds import shortest_possible
 from basegraph.topologies.core.tables import load_table
 from basegraph.topologies.paper.base import base_length
 from basegraph.topologies.short.block_merge import merge_degree

@@ -10,7 +10,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.rational import rational
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence
-from basegraph.topologies.verify.certificate import check_rounds
+from basegraph.topologies.verify.rounds import check_rounds
 
 if TYPE_CHECKING:
     import networkx
