@@ -8,7 +8,7 @@ cannot differ.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,6 +34,8 @@ class Segment:
     senders: Callable[[IntArray], IntArray]
     """(m,) nodes of the segment -> (m, len(weights)) senders; a node that names itself idles."""
     origin: Origin = Origin.UNSPECIFIED
+    receivers: Callable[[int], Iterable[int]] | None = None
+    """node -> the nodes of the segment that hear it, where that has a closed form too."""
 
 
 Segments = Callable[[int], Items[Segment]]
@@ -81,6 +83,16 @@ class _ClosedForm(Topology):
                 return {sender: weight for sender, weight in heard if sender != i}
         return {}
 
+    def _listeners(self, i: int, phase: int) -> tuple[int, ...]:
+        if self.symmetric:
+            return super()._listeners(i, phase)
+        listeners: set[int] = set()
+        for segment in self.segments(phase):
+            if segment.receivers is None:
+                return super()._listeners(i, phase)
+            listeners.update(segment.receivers(i))
+        return tuple(sorted(listeners - {i}))
+
 
 class ClosedFormSequence(_ClosedForm, Sequence):
     """A periodic topology in closed form."""
@@ -124,7 +136,15 @@ def identity(n: int) -> Round:
 def circulant(n: int, shifts: Mapping[int, Fraction]) -> list[Segment]:
     """Every node i hears i - u (mod n) with weight shifts[u], for each shift u in 1..n-1."""
     offsets = np.array(list(shifts), dtype=np.int64)
-    return [Segment(0, n, tuple(shifts.values()), lambda i: (i[:, None] - offsets) % n)]
+    return [
+        Segment(
+            0,
+            n,
+            tuple(shifts.values()),
+            senders=lambda i: (i[:, None] - offsets) % n,
+            receivers=lambda i: ((i + offsets) % n).tolist(),
+        )
+    ]
 
 
 def cliques(

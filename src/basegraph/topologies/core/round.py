@@ -151,6 +151,10 @@ class Round:
             )
         }
 
+    def listeners(self, i: int) -> tuple[int, ...]:
+        """The nodes that hear node i in this round, ascending."""
+        return tuple(np.unique(self.receivers[self.senders == node(i, self.n)]).tolist())
+
     def matrix(self, dtype: DTypeLike = np.float64) -> csr_array[Any, Any]:
         """W as a `scipy.sparse.csr_array`, self loops included."""
         from scipy.sparse import csr_array

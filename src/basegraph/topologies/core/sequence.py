@@ -38,12 +38,57 @@ class Topology(ABC):
         return self.spec.partition(":")[0]
 
     def round(self, step: int) -> Round:
-        """The round of this step; nothing of the other rounds is built."""
+        """The round of this step; nothing of the other rounds is built.
+
+        Args:
+            step: Any integer ≥ 0; a sequence repeats after its period.
+
+        Raises:
+            InvalidArgument: If the step is negative.
+
+        """
         return self._round(self._phase(step))
 
     def neighbors(self, i: int, step: int) -> dict[int, Fraction]:
-        """Whom node i hears at this step, {sender: weight}, in the cheapest way there is."""
+        """Whom node i hears at this step, in the cheapest way there is.
+
+        Args:
+            i: The node that listens.
+            step: The step.
+
+        Returns:
+            {sender: weight}, exact; the self weight is what remains to 1.
+
+        Raises:
+            InvalidArgument: If there is no such node, or the step is negative.
+
+        """
         return self._neighbors(node(i, self.n), self._phase(step))
+
+    def listeners(self, i: int, step: int) -> tuple[int, ...]:
+        """The nodes that hear node i at this step, in the cheapest way there is.
+
+        O(degree) where the graphs are undirected or circulant, as all of the catalogue are;
+        otherwise the round is built.
+
+        Args:
+            i: The node that sends.
+            step: The step.
+
+        Returns:
+            The receivers, ascending.
+
+        Raises:
+            InvalidArgument: If there is no such node, or the step is negative.
+
+        Example:
+            >>> from basegraph.topologies.catalog import topology
+            >>> t = topology("exponential", n=6)  # node i hears i - 1, i - 2 and i - 4
+            >>> t.listeners(0, 0), sorted(t.neighbors(0, 0))
+            ((1, 2, 4), [2, 4, 5])
+
+        """
+        return self._listeners(node(i, self.n), self._phase(step))
 
     def _phase(self, step: int) -> int:
         step = at_least(0, step=step)
@@ -54,6 +99,11 @@ class Topology(ABC):
 
     def _neighbors(self, i: int, phase: int) -> dict[int, Fraction]:
         return self._round(phase).neighbors(i)
+
+    def _listeners(self, i: int, phase: int) -> tuple[int, ...]:
+        if self.symmetric:
+            return tuple(sorted(self._neighbors(i, phase)))
+        return self._round(phase).listeners(i)
 
     def __repr__(self) -> str:
         rounds = "random rounds" if self.period is None else f"{self.period} rounds"
