@@ -9,10 +9,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
 
-from basegraph.errors import InvalidArgument
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.storage.files import writable
 from basegraph.topologies.core.integers import at_least, node
+from basegraph.topologies.core.notebook import topology_html
 from basegraph.topologies.core.round import Round
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Topology(ABC):
@@ -105,6 +112,61 @@ class Topology(ABC):
             return tuple(sorted(self._neighbors(i, phase)))
         return self._round(phase).listeners(i)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether n and all rounds of a period are the same, exactly; names do not count.
+
+        Random topologies never repeat: they are the same if spec and n are.
+        """
+        if not isinstance(other, Topology):
+            return NotImplemented
+        if self is other:
+            return True
+        if (self.n, self.period) != (other.n, other.period):
+            return False
+        if self.period is None:
+            return self.spec == other.spec
+        return all(self.round(step) == other.round(step) for step in range(self.period))
+
+    def __hash__(self) -> int:
+        return hash((self.n, self.period))
+
+    def draw(self, path: str | Path | None = None, *, steps: int | None = None) -> Figure:
+        """Draw the rounds in the paper's style, a circle of nodes for each, with matplotlib.
+
+        Args:
+            path: Where to save the figure, .png, .svg or .pdf; default: nowhere.
+            steps: How many rounds; default: one period, or one round of a random topology.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+
+        Raises:
+            BasegraphError: If matplotlib is not installed.
+            InvalidArgument: If there are too many nodes or rounds to draw, or the path's suffix
+                is none of the three.
+
+        Example:
+            >>> from basegraph.topologies.catalog import topology
+            >>> len(topology("base", n=6).draw().axes)
+            4
+
+        """
+        try:
+            from basegraph.plots.canvas import save
+            from basegraph.plots.rounds import rounds_figure
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] != "matplotlib":
+                raise
+            raise BasegraphError("draw needs matplotlib: pip install 'basegraph[plots]'") from None
+        figure = rounds_figure(self, steps=steps if steps is not None else self.period or 1)
+        if path is not None:
+            suffixes = (".png", ".svg", ".pdf")
+            save(figure, writable("path", Path(path), suffixes=suffixes, force=True))
+        return figure
+
+    def _repr_html_(self) -> str:
+        return topology_html(self)
+
     def __repr__(self) -> str:
         rounds = "random rounds" if self.period is None else f"{self.period} rounds"
         return f"<{self.spec}, {self.n} nodes, {rounds}, degree {self.max_degree}>"
@@ -118,6 +180,22 @@ class Sequence(Topology):
     >>> once = Round.from_edges(2, {(0, 1): Fraction(1, 2)})
     >>> len(Sequence([once, once])), Sequence([once]).round(7) == once
     (2, True)
+
+    Indexing gives a round, slicing the sequence of these rounds:
+
+    >>> from basegraph.topologies.catalog import topology
+    >>> topology("base", n=6)[1:3]
+    <base:k=1[1:3], 6 nodes, 2 rounds, degree 1>
+
+    Args:
+        rounds: The rounds of one period.
+        spec: What it is called.
+        promised_degree: A degree that no round may exceed; `verify` checks it.
+        note: What to know about it.
+
+    Raises:
+        InvalidArgument: If there is no round, or they differ in their number of nodes.
+
     """
 
     period: int
@@ -158,7 +236,17 @@ class Sequence(Topology):
     def __len__(self) -> int:
         return self.period
 
-    def __getitem__(self, index: int) -> Round:
+    @overload
+    def __getitem__(self, index: int) -> Round: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence: ...
+    def __getitem__(self, index: int | slice) -> Round | Sequence:
+        if isinstance(index, slice):
+            ends = (index.start, index.stop, *([] if index.step is None else [index.step]))
+            written = ":".join("" if end is None else str(end) for end in ends)
+            rounds = [self.round(step) for step in range(self.period)[index]]
+            spec = f"{self.spec}[{written}]"
+            return Sequence(rounds, spec, promised_degree=self.promised_degree)
         if not -self.period <= index < self.period:
             raise IndexError(f"round {index} of a sequence of {self.period} rounds")
         return self.round(index % self.period)
