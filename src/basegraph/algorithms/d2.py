@@ -25,8 +25,8 @@ def d2(damping: float = 1.0) -> Method:
 
     def step(x: Array, grad: Array, state: Previous, lr: float, mix: Mix) -> tuple[Array, Previous]:
         descent = lr * grad
-        ahead = 2 * x - state.x - descent + state.descent
-        return damped(mix, damping)(ahead), Previous(x, descent)
+        moved = 2 * x - state.x - descent + state.descent
+        return damped(mix, damping)(moved), Previous(x, descent)
 
     # With x₋ = x⁰ and g₋ = 0 the first step is x⁰ - ηg⁰, as it should be.
     return Method("d2", lambda x: Previous(x, 0 * x), step)

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
-from basegraph.algorithms.method import Method, where_it_stands
-from basegraph.algorithms.stability import communicates, largest_stable_damping, require_stable
+from basegraph.algorithms.local_steps import communicates
+from basegraph.algorithms.method import Method, at_x
+from basegraph.algorithms.stability import largest_stable_damping, require_stable
 from basegraph.engines.distributed.memory import copy_of
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.split_step import Block, SplitStep
@@ -152,7 +153,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         }
         self._begin_at(self._node.same_everywhere(settings))
         x_d = self._node.x_d
-        moves_elsewhere = self.method.gradient_point is not where_it_stands
+        moves_elsewhere = self.method.gradient_point is not at_x
         self._x = copy_of(x_d) if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
         self._state = self.method.state(x_d, self.gossip_step)
         self._state = type(self._state)(*(copy_of(part) for part in self._state))

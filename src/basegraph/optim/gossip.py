@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.distributed.algorithms.join import Joinable
 
-from basegraph.algorithms.stability import communicates
+from basegraph.algorithms.local_steps import communicates
 from basegraph.engines.distributed.node import Node
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data

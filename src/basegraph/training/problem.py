@@ -9,12 +9,11 @@ import numpy as np
 from torch import nn
 
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
+from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method
 from basegraph.algorithms.stability import (
-    communicates,
     largest_stable_damping,
     require_stable,
-    round_index,
 )
 from basegraph.data.dataset import Dataset
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out

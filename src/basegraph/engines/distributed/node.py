@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from basegraph.algorithms.stability import communicates, round_index
+from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.engines.distributed.buffers import BUFFERS, Companions, running_statistics
 from basegraph.engines.distributed.collectives import broadcast
 from basegraph.engines.distributed.initial import Beginning
