@@ -65,7 +65,15 @@ def algorithm(spec: str, **options: object) -> Method:
 def parse_algorithm(spec: str) -> tuple[str, dict[str, object]]:
     """A spec as (catalogue name, options); unknown names and options are refused.
 
-    >>> parse_algorithm("dsgdm:momentum=0.5,nesterov=true")
-    ('dsgdm', {'momentum': 0.5, 'nesterov': True})
+    Args:
+        spec: `name` or `name:option=value,...`.
+
+    Raises:
+        InvalidArgument: If the name or an option is not known, or the options are malformed.
+
+    Example:
+        >>> parse_algorithm("dsgdm:momentum=0.5,nesterov=true")
+        ('dsgdm', {'momentum': 0.5, 'nesterov': True})
+
     """
     return parse("algorithm", spec, ALGORITHMS)

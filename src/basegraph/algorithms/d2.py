@@ -20,6 +20,13 @@ def d2(damping: float = 1.0) -> Method:
 
     `damping` τ < 1 uses (1-τ) I + τ W for W. On finite-time sequences D² is unstable without it,
     even with zero gradients: `stability.py` measures that, and `damping` that is stable.
+
+    Args:
+        damping: τ in (0, 1]: the mixing matrix is (1-τ) I + τ W.
+
+    Raises:
+        InvalidArgument: If the damping is not in (0, 1].
+
     """
     share(damping=damping)
 

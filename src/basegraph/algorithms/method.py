@@ -56,5 +56,11 @@ class Method:
 
 
 def damped(mix: Mix, share: float) -> Mix:
-    """The lazy round (1-τ) I + τ W with τ = `share`."""
+    """The lazy round (1-τ) I + τ W with τ = `share`.
+
+    Args:
+        mix: The round.
+        share: τ, between 0 and 1.
+
+    """
     return lambda v: v + share * (mix(v) - v)

@@ -101,8 +101,16 @@ def topology(spec: str, n: int, **options: object) -> Sequence | Any:
 def parse_spec(spec: str) -> tuple[str, dict[str, object]]:
     """A spec as (catalogue name, options); unknown names and options are refused.
 
-    >>> parse_spec("base:k=2,redundant=false")
-    ('base', {'k': 2, 'redundant': False})
+    Args:
+        spec: `name` or `name:option=value,...`.
+
+    Raises:
+        InvalidArgument: If the name or an option is not known, or the options are malformed.
+
+    Example:
+        >>> parse_spec("base:k=2,redundant=false")
+        ('base', {'k': 2, 'redundant': False})
+
     """
     return parse("topology", spec, TOPOLOGIES, common=COMMON)
 
@@ -110,8 +118,17 @@ def parse_spec(spec: str) -> tuple[str, dict[str, object]]:
 def parse_specs(argument: str, text: str) -> list[str]:
     """Several specs, separated by commas; an option after a comma belongs to the spec before it.
 
-    >>> parse_specs("--topologies", "base:k=1,ring,u-equistatic:degree=2,seed=3")
-    ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
+    Args:
+        argument: What the caller calls the text; refusals name it.
+        text: The specs.
+
+    Raises:
+        InvalidArgument: If there is no spec, or one is malformed or not known.
+
+    Example:
+        >>> parse_specs("--topologies", "base:k=1,ring,u-equistatic:degree=2,seed=3")
+        ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
+
     """
     specs: list[str] = []
     for item in text.split(","):

@@ -111,9 +111,14 @@ def diagnose(topology: Sequence) -> Diagnostics:
 def is_quick(topology: Sequence) -> bool:
     """Whether `diagnose` takes about a second at most.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> [is_quick(topology("base", n=n)) for n in (300, 1000, 10**6)]
-    [True, True, False]
+    Args:
+        topology: A topology with a period.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> [is_quick(topology("base", n=n)) for n in (300, 1000, 10**6)]
+        [True, True, False]
+
     """
     n = topology.n
     mixed = 3 * _steps(topology) * _samples(n) * n

@@ -119,9 +119,14 @@ def _largest_singular_value(matrices: list[Any], n: int) -> float:
 def reaches_average(topology: Sequence) -> bool:
     """Whether one period leaves nothing of a disagreement but rounding; `verify` is the proof.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> [reaches_average(topology(name, n=25)) for name in ("base", "one-peer-exponential")]
-    [True, False]
+    Args:
+        topology: A topology with a period.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> [reaches_average(topology(name, n=25)) for name in ("base", "one-peer-exponential")]
+        [True, False]
+
     """
     start = generator(0).standard_normal(topology.n)
     x: FloatArray = start - start.mean()

@@ -200,22 +200,22 @@ class Round:
         """Per arc: whether the same arc stands before it already."""
         keys = self.receivers * self.n + self.senders
         order = np.argsort(keys, kind="stable")
-        found = np.zeros(len(keys), dtype=bool)
-        found[order[1:]] = np.diff(keys[order]) == 0
-        return found
+        repeats = np.zeros(len(keys), dtype=bool)
+        repeats[order[1:]] = np.diff(keys[order]) == 0
+        return repeats
 
     def unreturned(self) -> NDArray[np.bool_]:
         """Per arc i ← j: whether j ← i of the same weight is missing. For arcs without repeats."""
-        there = np.argsort(self.receivers * self.n + self.senders, kind="stable")
-        back = np.argsort(self.senders * self.n + self.receivers, kind="stable")
+        forward = np.argsort(self.receivers * self.n + self.senders, kind="stable")
+        backward = np.argsort(self.senders * self.n + self.receivers, kind="stable")
         common = np.maximum(np.gcd(self.numerators, self.denominators), 1)
         numerators, denominators = self.numerators // common, self.denominators // common
-        missing = np.empty(len(there), dtype=bool)
-        missing[there] = (
-            (self.receivers[there] != self.senders[back])
-            | (self.senders[there] != self.receivers[back])
-            | (numerators[there] != numerators[back])
-            | (denominators[there] != denominators[back])
+        missing = np.empty(len(forward), dtype=bool)
+        missing[forward] = (
+            (self.receivers[forward] != self.senders[backward])
+            | (self.senders[forward] != self.receivers[backward])
+            | (numerators[forward] != numerators[backward])
+            | (denominators[forward] != denominators[backward])
         )
         return missing
 

@@ -91,24 +91,28 @@ def simple_base(
     warm_up = len(first.factors)
 
     def segments(phase: int) -> list[Segment]:
-        found: list[Segment] = []
+        segments_of_round: list[Segment] = []
         for index, part in enumerate(parts):
             bridge = phase - warm_up  # which part the smaller ones talk to, from 0
             if bridge < 0:
                 factor, stride = _clique(part.factors, phase)
-                found += cliques(part.start, part.stop, stride, factor, Origin.LINE_11)
+                segments_of_round += cliques(part.start, part.stop, stride, factor, Origin.LINE_11)
             elif bridge < index:
-                found += _give(parts, bridge, part, from_end)
+                segments_of_round += _give(parts, bridge, part, from_end)
             elif bridge == index and part is not last:
-                found += _take(parts, bridge, k + 1, redundant, from_end)
+                segments_of_round += _take(parts, bridge, k + 1, redundant, from_end)
             else:
                 done = bridge - index - (part is not last)
                 if part.power:
                     stride = (k + 1) ** (done % part.power)
-                    found += cliques(part.start, part.stop, stride, k + 1, Origin.LINE_25)
+                    segments_of_round += cliques(
+                        part.start, part.stop, stride, k + 1, Origin.LINE_25
+                    )
                 elif redundant:
-                    found += cliques(part.start, part.stop, 1, part.count, Origin.LINE_27)
-        return found
+                    segments_of_round += cliques(
+                        part.start, part.stop, 1, part.count, Origin.LINE_27
+                    )
+        return segments_of_round
 
     period = warm_up + 1 + first.power
     return ClosedFormSequence(
@@ -218,17 +222,17 @@ def _take(parts: list[Part], j: int, clique: int, redundant: bool, from_end: boo
     bridge_weight = (_weight(parts, j),)
     clique_weights = (Fraction(1, clique),) * (clique - 1)
     left_weights = (Fraction(1, left),) * (left - 1) if left > 1 else ()
-    found = []
+    segments = []
     for block in range(part.count):
         start = part.start + block * part.block
-        low, alone = start + first_met, start + first_isolated
-        split = alone + min(max(full - block * isolated, 0), isolated)
-        found.append(Segment(low, low + met, bridge_weight, giver, Origin.LINE_15))
+        low, free = start + first_met, start + first_isolated
+        split = free + min(max(full - block * isolated, 0), isolated)
+        segments.append(Segment(low, low + met, bridge_weight, giver, Origin.LINE_15))
         if redundant:
             for low, high, weights in (
-                (alone, split, clique_weights),
-                (split, alone + isolated, left_weights),
+                (free, split, clique_weights),
+                (split, free + isolated, left_weights),
             ):
                 if high > low and weights:
-                    found.append(Segment(low, high, weights, neighbor, Origin.LINE_20))
-    return sorted(found, key=lambda segment: segment.start)
+                    segments.append(Segment(low, high, weights, neighbor, Origin.LINE_20))
+    return sorted(segments, key=lambda segment: segment.start)

@@ -156,13 +156,13 @@ class Planner:
 
     def _block_sizes(self, rounds: int, k: int, largest: int = ALL_SIZES) -> tuple[int, ...]:
         """Block sizes, up to `largest` times a power of k+1, that average in so many rounds."""
-        found = set()
+        sizes = set()
         for power in range(rounds + 1):
             scale = (k + 1) ** power
             for size in range(1, min(largest, (k + 1) ** (rounds - power)) + 1):
-                if size * scale not in found and self.takes_at_most(rounds - power, size, k):
-                    found.add(size * scale)
-        return tuple(sorted(found, reverse=True))
+                if size * scale not in sizes and self.takes_at_most(rounds - power, size, k):
+                    sizes.add(size * scale)
+        return tuple(sorted(sizes, reverse=True))
 
     # -- block-mix -------------------------------------------------------------------------------
 

@@ -21,8 +21,18 @@ def short(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     Period never longer than base; degree ≤ k. With k = 1 at most 3 above `shortest_possible` for n
     up to 512, more for some n beyond: 4 for 999983 (25 rounds), 5 for 2**20 - 1 (26 rounds).
 
-    >>> [short(25, k).period for k in (1, 2, 3, 4)]
-    [7, 4, 3, 2]
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round.
+        redundant: Whether to keep the edges that consensus does not need.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> [short(25, k).period for k in (1, 2, 3, 4)]
+        [7, 4, 3, 2]
+
     """
     n, k = node_count(n), at_least(1, k=k)
     redundant = _flag(redundant)
@@ -38,8 +48,18 @@ def block_mix(n: int, k: int = 1, redundant: bool = True) -> Sequence:
 
     Period max T(row) + 1 + max T(column), degree ≤ k. `redundant=False` as for short.
 
-    >>> block_mix(25).period
-    7
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round.
+        redundant: Whether to keep the edges that consensus does not need.
+
+    Raises:
+        InvalidArgument: If an argument is out of range, or no rows and columns are known for n.
+
+    Example:
+        >>> block_mix(25).period
+        7
+
     """
     n, k = node_count(n), at_least(1, k=k)
     redundant = _flag(redundant)
@@ -59,8 +79,18 @@ def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
     Period max T(block) + 1 ≤ 1 + ceil(log_h(n / (k+1))) with h = floor(k/2) + 1 for n > k+1,
     degree ≤ k. `redundant=False` as for short.
 
-    >>> block_merge(10, k=3).period
-    2
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round, at least 2.
+        redundant: Whether to keep the edges that consensus does not need.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> block_merge(10, k=3).period
+        2
+
     """
     n, k = node_count(n), at_least(2, k=k)
     redundant = _flag(redundant)

@@ -135,7 +135,7 @@ def _solution(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fract
     """
     lines = [[*line, value] for line, value in zip(matrix, right, strict=True)]
     unknowns = len(matrix[0])
-    found: list[tuple[int, list[Fraction]]] = []
+    pivots: list[tuple[int, list[Fraction]]] = []
     for unknown in range(unknowns):
         pivot = next((line for line in lines if line[unknown]), None)
         if pivot is None:
@@ -143,11 +143,11 @@ def _solution(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fract
         lines.remove(pivot)
         scaled = [value / pivot[unknown] for value in pivot]
         lines = [_without(line, scaled, unknown) for line in lines]
-        found = [(u, _without(line, scaled, unknown)) for u, line in found] + [(unknown, scaled)]
+        pivots = [(u, _without(line, scaled, unknown)) for u, line in pivots] + [(unknown, scaled)]
     if any(line[-1] for line in lines):
         return None
     values = [Fraction(0)] * unknowns
-    for unknown, line in found:
+    for unknown, line in pivots:
         values[unknown] = line[-1]
     return values
 

@@ -21,8 +21,16 @@ def steady(n: int) -> Sequence:
 
     Period at most two rounds above euclid where the tables know n; degree 1.
 
-    >>> steady(33).period, steady(101).period == base(101).period
-    (7, True)
+    Args:
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If n is not an integer ≥ 1.
+
+    Example:
+        >>> steady(33).period, steady(101).period == base(101).period
+        (7, True)
+
     """
     n = node_count(n)
     mixes, mirrors = mix_table(), mirror_table()
