@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from basegraph.optim.decentralized import DecentralizedOptimizer
     from basegraph.optim.gossip import Gossip
     from basegraph.topologies import analysis
+    from basegraph.topologies.analysis.bounds import shortest_possible, theorem_1_length
     from basegraph.topologies.analysis.diagnostics import Diagnostics, diagnose
     from basegraph.topologies.analysis.disagreement import (
         PairWeights,
@@ -45,13 +46,8 @@ if TYPE_CHECKING:
         training_disagreement,
     )
     from basegraph.topologies.analysis.gossip import consensus_error, gossip
-    from basegraph.topologies.analysis.properties import (
-        bytes_per_round,
-        consensus_delay,
-        consensus_rate,
-        shortest_possible,
-        theorem_1_length,
-    )
+    from basegraph.topologies.analysis.message_bytes import bytes_per_round
+    from basegraph.topologies.analysis.rates import consensus_delay, consensus_rate
     from basegraph.topologies.catalog import TOPOLOGIES, topology
     from basegraph.topologies.core.origin import Origin
     from basegraph.topologies.core.round import Round
@@ -85,11 +81,11 @@ else:
         "training_disagreement": "basegraph.topologies.analysis.disagreement",
         "consensus_error": "basegraph.topologies.analysis.gossip",
         "gossip": "basegraph.topologies.analysis.gossip",
-        "bytes_per_round": "basegraph.topologies.analysis.properties",
-        "consensus_delay": "basegraph.topologies.analysis.properties",
-        "consensus_rate": "basegraph.topologies.analysis.properties",
-        "shortest_possible": "basegraph.topologies.analysis.properties",
-        "theorem_1_length": "basegraph.topologies.analysis.properties",
+        "bytes_per_round": "basegraph.topologies.analysis.message_bytes",
+        "consensus_delay": "basegraph.topologies.analysis.rates",
+        "consensus_rate": "basegraph.topologies.analysis.rates",
+        "shortest_possible": "basegraph.topologies.analysis.bounds",
+        "theorem_1_length": "basegraph.topologies.analysis.bounds",
         "TOPOLOGIES": "basegraph.topologies.catalog",
         "topology": "basegraph.topologies.catalog",
         "Origin": "basegraph.topologies.core.origin",

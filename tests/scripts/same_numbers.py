@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
-from basegraph.algorithms.stability import communicates, round_index
+from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.engines.distributed import blocks
 from basegraph.engines.stacked.mixer import StackedMixer, average
 from support.launch import leave

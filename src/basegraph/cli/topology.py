@@ -150,7 +150,7 @@ def as_dict(found: Diagnostics | None) -> dict[str, Any]:
     return {
         "properties": {
             "training_disagreement": {f"{rho:g}": d for rho, d in found.training.items()},
-            "noise_disagreement": found.noise_or_why_not,
+            "noise_disagreement": found.noise_shown,
             "mean_pair_weight": found.weights.mean,
             "largest_pair_weight": str(found.weights.largest),
             "how": found.how,

@@ -16,6 +16,7 @@ from basegraph.topologies.core.sequence import Topology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_NODES = 128
 MOST_ROUNDS = 64
@@ -54,6 +55,11 @@ COLOURS = {
 
 
 def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
+    """Save the figure of the first `steps` rounds, in the format of the path's suffix."""
+    save(rounds_figure(topology, steps=steps), path)
+
+
+def rounds_figure(topology: Topology, *, steps: int) -> Figure:
     """One panel per round; edge colors by origin, weights on the edges, arrows if directed."""
     if topology.n > MOST_NODES:
         raise InvalidArgument("n", topology.n, f"at most {MOST_NODES} nodes can be drawn")
@@ -82,7 +88,7 @@ def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
             handles=handles, loc="outside lower center", ncols=min(len(handles), 5), frameon=False
         )
     figure.suptitle(f"{topology.spec}, n = {topology.n}", fontsize=10)
-    save(figure, path)
+    return figure
 
 
 def _draw_round(axis: Axes, r: Round, symmetric: bool, order: list[int]) -> None:

@@ -12,6 +12,7 @@ from basegraph.algorithms.catalog import algorithm as build_algorithm
 from basegraph.algorithms.method import Method
 from basegraph.data.dataset import OWN
 from basegraph.engines.checkpoint import Checkpoint, CheckpointError, load
+from basegraph.engines.vectors import from_names
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import node as require_node
 from basegraph.training.config import RunConfig, read_saved
@@ -58,8 +59,7 @@ def _models(saved: Checkpoint, config: RunConfig, algorithm: Method | None) -> T
                 "algorithm", config.algorithm, "was passed from Python: pass it again to export()"
             )
         algorithm = build_algorithm(config.algorithm)  # where x is evaluated, no option changes
-    kind = type(algorithm.init(x_nd[:, :1]))
-    state = kind(*(saved.tensors[f"state.{name}"] for name in kind._fields))
+    _, state = from_names(saved.tensors, type(algorithm.init(x_nd[:, :1])))
     models_nd: Tensor = algorithm.gradient_point(x_nd, state)
     return models_nd
 

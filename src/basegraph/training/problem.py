@@ -9,12 +9,11 @@ import numpy as np
 from torch import nn
 
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
+from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method
 from basegraph.algorithms.stability import (
-    communicates,
     largest_stable_damping,
     require_stable,
-    round_index,
 )
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out
@@ -23,8 +22,8 @@ from basegraph.engines.evaluation import ACCURACY, mean_loss
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
-from basegraph.topologies.analysis.properties import digest
 from basegraph.topologies.catalog import topology
+from basegraph.topologies.core.digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.schedule import learning_rate

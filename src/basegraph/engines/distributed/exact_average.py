@@ -12,7 +12,7 @@ from basegraph.engines.distributed.membership.handshake import require_same_bits
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.stamp import Stamp
-from basegraph.topologies.analysis.properties import reaches_average
+from basegraph.topologies.analysis.rates import reaches_average
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core.sequence import Sequence, Topology
 

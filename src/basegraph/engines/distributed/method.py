@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from basegraph.algorithms.method import Method, where_it_stands
+from basegraph.algorithms.method import Method, at_x
 from basegraph.engines.distributed.blocks import Block
 from basegraph.engines.distributed.memory import copy_of
 from basegraph.engines.distributed.node import Node
@@ -35,7 +35,7 @@ class NodeMethod:
         self.method = method
         self.node = node
         x_d = node.x_d
-        moves_elsewhere = method.gradient_point is not where_it_stands
+        moves_elsewhere = method.gradient_point is not at_x
         self.x_d = copy_of(x_d) if moves_elsewhere else x_d
         """What the method moves; for push-sum that is not the model."""
         state = method.state(x_d, step)

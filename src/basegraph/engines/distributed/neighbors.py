@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from basegraph.algorithms.stability import communicates, round_index
+from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.topologies.core.sequence import Topology
 
 
@@ -63,8 +63,4 @@ def neighbors_of(node: int, topology: Topology, number: int) -> Neighbors:
     """Ask a topology for one node's neighbors in a round."""
     heard = sorted(topology.neighbors(node, number).items())
     hears = tuple((int(j), float(weight)) for j, weight in heard)
-    if topology.symmetric:
-        return Neighbors(hears, tuple(j for j, _ in hears), number)
-    r = topology.round(number)
-    tells = tuple(sorted(int(i) for i in r.receivers[r.senders == node]))
-    return Neighbors(hears, tells, number)
+    return Neighbors(hears, topology.listeners(node, number), number)

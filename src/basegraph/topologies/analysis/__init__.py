@@ -1,8 +1,9 @@
 """Numbers about a topology: gossip on vectors, rates, bounds, disagreement in training.
 
 - `gossip`, `consensus_error` (`gossip.py`): mix vectors round by round.
-- `consensus_rate`, `consensus_delay`, `shortest_possible`, `theorem_1_length`, `bytes_per_round`
-  (`properties.py`): how fast disagreement falls, how short a sequence can be, what a round sends.
+- `consensus_rate`, `consensus_delay` (`rates.py`): how fast disagreement falls.
+- `shortest_possible`, `theorem_1_length` (`bounds.py`): how short a sequence can be.
+- `bytes_per_round` (`message_bytes.py`): what a round sends.
 - `training_disagreement`, `noise_disagreement`, `pair_weights` (`disagreement.py`): what the number
   of rounds does not say. `diagnose` (`diagnostics.py`) gives all three.
 
@@ -14,6 +15,7 @@
 array([2., 2., 2., 2., 2.])
 """
 
+from basegraph.topologies.analysis.bounds import shortest_possible, theorem_1_length
 from basegraph.topologies.analysis.diagnostics import Diagnostics, diagnose
 from basegraph.topologies.analysis.disagreement import (
     PairWeights,
@@ -22,13 +24,8 @@ from basegraph.topologies.analysis.disagreement import (
     training_disagreement,
 )
 from basegraph.topologies.analysis.gossip import consensus_error, gossip
-from basegraph.topologies.analysis.properties import (
-    bytes_per_round,
-    consensus_delay,
-    consensus_rate,
-    shortest_possible,
-    theorem_1_length,
-)
+from basegraph.topologies.analysis.message_bytes import bytes_per_round
+from basegraph.topologies.analysis.rates import consensus_delay, consensus_rate
 
 __all__ = [
     "Diagnostics",
