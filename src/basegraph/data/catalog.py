@@ -200,7 +200,7 @@ def recorded_name(dataset: Dataset) -> str:
 
 
 def data_folder(data_dir: Path | None) -> Path:
-    """--data-dir, or $BASEGRAPH_DATA, or ./data."""
+    """The folder of datasets: the one given, or $BASEGRAPH_DATA, or ./data."""
     return data_dir or Path(os.environ.get("BASEGRAPH_DATA", "data"))
 
 
@@ -216,8 +216,8 @@ def check(path: Path, file: Published) -> str | None:
     """What is wrong with a file, or None: its checksum, zipped or unzipped, must be a known one."""
     if not file.checksums:
         return None
-    found = md5_of_file(path)
-    if found in file.checksums:
+    checksum = md5_of_file(path)
+    if checksum in file.checksums:
         return None
     if path.suffix == ".gz" and not path.name.endswith(".tar.gz"):
         try:
@@ -226,7 +226,7 @@ def check(path: Path, file: Published) -> str | None:
             return str(error)
         if unzipped in file.checksums:
             return None
-    return f"{path}: MD5 {found} is not the published {file.checksums[0]}"
+    return f"{path}: MD5 {checksum} is not the published {file.checksums[0]}"
 
 
 def missing(entry: Entry, folder: Path) -> str:
@@ -247,7 +247,7 @@ def download(name: str, data_dir: Path | None = None, base: str | None = None) -
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidArgument("--data-dir", str(folder), f"cannot be made: {error}") from None
+        raise InvalidArgument("data_dir", str(folder), f"cannot be made: {error}") from None
     fetched = []
     for file in entry.alternatives[0]:
         path = folder / file.name

@@ -55,13 +55,13 @@ def dirichlet(
     if not alpha >= 1e-300 or not np.isfinite(alpha):
         raise InvalidArgument("alpha", alpha, "must be a number above 0")
     size = _samples_per_node(len(labels), nodes)
-    draws = np.random.Generator(np.random.Philox(key=[seed, _PARTITION]))
+    generator = np.random.Generator(np.random.Philox(key=[seed, _PARTITION]))
     kinds = np.unique(labels)
     given: list[list[IntArray]] = [[] for _ in range(nodes)]
     for kind in kinds:
         own = np.flatnonzero(labels == kind)
         own = own[_shuffled(len(own), seed, _PARTITION, int(kind))]
-        shares = _dirichlet(draws, alpha, nodes)
+        shares = _dirichlet(generator, alpha, nodes)
         for node, part in enumerate(np.split(own, np.cumsum(_apportion(shares, len(own)))[:-1])):
             given[node].append(part)
     kept, pool = _trim(given, size)
@@ -97,9 +97,9 @@ def _samples_per_node(count: int, nodes: int) -> int:
     return count // nodes
 
 
-def _dirichlet(draws: np.random.Generator, alpha: float, count: int) -> FloatArray:
+def _dirichlet(generator: np.random.Generator, alpha: float, count: int) -> FloatArray:
     """Dir(α) by logarithms: a Gamma(α) is a Gamma(α+1) times U^(1/α), which may underflow."""
-    logs = np.log(draws.gamma(alpha + 1, size=count)) + np.log(draws.random(count)) / alpha
+    logs = np.log(generator.gamma(alpha + 1, size=count)) + np.log(generator.random(count)) / alpha
     shares = np.exp(logs - logs.max())
     return shares / shares.sum()
 

@@ -31,7 +31,7 @@ def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = ""
     """
     sizes = list(dict.fromkeys(row["n"] for row in rows))
     if len(sizes) > MOST_PANELS:
-        raise InvalidArgument("--nodes", len(sizes), f"at most {MOST_PANELS} panels can be drawn")
+        raise InvalidArgument("n", len(sizes), f"at most {MOST_PANELS} panels can be drawn")
     specs = list(dict.fromkeys(row["topology"] for row in rows))
     columns = min(3, len(sizes))
     width, height = (6.4, 4.4) if len(sizes) == 1 else (4.2, 3.2)
@@ -78,8 +78,8 @@ def _look(index: int) -> tuple[str, str, float]:
 
 def _degrees(rows: list[dict[str, Any]], spec: str, sizes: list[int]) -> str:
     """The degree for every n, once if it is always the same; – where there is no curve."""
-    found = {row["n"]: str(row["degree"]) for row in rows if row["topology"] == spec}
-    each = [found.get(n, "–") for n in sizes]
+    degrees = {row["n"]: str(row["degree"]) for row in rows if row["topology"] == spec}
+    each = [degrees.get(n, "–") for n in sizes]
     return each[0] if len(set(each)) == 1 else ", ".join(each)
 
 

@@ -22,12 +22,12 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
     """
     names = sorted({name for config in configs for name in config} - SAME_CURVE)
     varied = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
-    found = []
+    shown = []
     for config in configs:
         central = config["algorithm"] == "allreduce-sgd"
         head = "all-reduce" if central else f"{config['topology']}, {config['algorithm']}"
-        found.append(", ".join([head, *[f"{name}={config.get(name)}" for name in varied]]))
-    return found
+        shown.append(", ".join([head, *[f"{name}={config.get(name)}" for name in varied]]))
+    return shown
 
 
 def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:

@@ -66,10 +66,10 @@ def _torch() -> dict[str, str]:
     torch = sys.modules.get("torch")
     if torch is None:
         return {}
-    found = {"torch": str(torch.__version__)}
+    versions = {"torch": str(torch.__version__)}
     if torch.cuda.is_available():
-        found["gpu"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-    return found
+        versions["gpu"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    return versions
 
 
 def _commit() -> str:
