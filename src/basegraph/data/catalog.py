@@ -163,10 +163,23 @@ DATASETS = {
 
 
 def load(name: str, data_dir: Path | None = None) -> Dataset:
-    """The dataset of this name: digits, a name of `DATASETS`, or images:PATH below the data folder.
+    """Load a dataset.
 
-    >>> load("digits").shape
-    (1, 8, 8)
+    Args:
+        name: `digits`, a name of `DATASETS`, or `images:PATH`, a folder or tar of images by class.
+        data_dir: The folder of datasets; without it, $BASEGRAPH_DATA or ./data.
+
+    Returns:
+        The dataset, in memory.
+
+    Raises:
+        InvalidArgument: The name is not known.
+        DataError: The files are missing, or not what they should be.
+
+    Example:
+        >>> load("digits").shape
+        (1, 8, 8)
+
     """
     if name.startswith(OWN):
         raise InvalidArgument("dataset", name, "was passed from Python: pass it again to train()")
@@ -239,7 +252,21 @@ def missing(entry: Entry, folder: Path) -> str:
 
 
 def download(name: str, data_dir: Path | None = None, base: str | None = None) -> list[Path]:
-    """Fetch a dataset's files from where they are published; each is checked before it is kept."""
+    """Download a dataset's files; each is checked before it is kept.
+
+    Args:
+        name: A name of `DATASETS`.
+        data_dir: The folder of datasets; without it, $BASEGRAPH_DATA or ./data.
+        base: A URL to which file names are appended, in place of the authors' one.
+
+    Returns:
+        The files that were fetched; none if all were complete already.
+
+    Raises:
+        InvalidArgument: The name is not known, or the folder cannot be made.
+        DataError: A file could not be fetched, or its checksum is wrong.
+
+    """
     if name not in DATASETS:
         raise unknown("dataset", name, DATASETS)
     entry = DATASETS[name]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from basegraph.plots.canvas import COLOURS, panels, save
+from basegraph.plots.canvas import COLORS, panels, save
 
 STYLES = ("-", "--", ":")
 SAME_CURVE = {"seed", "topology", "algorithm", "device", "threads", "data_dir", "capture",
@@ -31,19 +31,27 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
 
 
 def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
-    """Draw runs {config, rows}; several seeds become a mean and a band of one deviation."""
+    """Draw test accuracy against epochs and against bytes.
+
+    Several seeds become a mean and a band of one standard deviation.
+
+    Args:
+        runs: {config, rows} of every run: its configuration and the rows of its metrics.jsonl.
+        paths: Files to write, in the formats of their suffixes.
+
+    """
     groups: dict[str, list[list[dict[str, Any]]]] = defaultdict(list)
     for name, run in zip(labels([run["config"] for run in runs]), runs, strict=True):
         groups[name].append(run["rows"])
     figure, axes = panels(1, 2, width=4.6, height=3.4)
     for index, (name, members) in enumerate(groups.items()):
         length = min(len(rows) for rows in members)
-        color = COLOURS[index % len(COLOURS)]
+        color = COLORS[index % len(COLORS)]
         accuracy = np.array([[r["test_accuracy"] for r in rows[:length]] for rows in members]) * 100
         mean, spread = accuracy.mean(axis=0), accuracy.std(axis=0)
         for axis, column, unit in zip(axes, ("epoch", "bytes_per_node"), (1, 1e6), strict=True):
             x = np.mean([[r[column] / unit for r in rows[:length]] for rows in members], axis=0)
-            style = STYLES[index // len(COLOURS) % len(STYLES)]
+            style = STYLES[index // len(COLORS) % len(STYLES)]
             axis.plot(x, mean, color=color, linestyle=style, label=name)
             if len(members) > 1:
                 axis.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.15)

@@ -79,9 +79,19 @@ def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place once it is whole and on disk.
+    """Write a file atomically: a temporary path that takes the place of `path` after the block.
 
     If the block raises, `path` is as it was and the temporary file is gone.
+
+    Args:
+        path: The file to write or replace.
+
+    Yields:
+        The temporary path, in the same folder, to be written by the block.
+
+    Raises:
+        CannotWrite: The file cannot be written: the disk is full, say.
+
     """
     with writing(path):
         handle, name = tempfile.mkstemp(path.suffix, _prefix(path), path.parent)

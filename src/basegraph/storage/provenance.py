@@ -19,9 +19,16 @@ _ARGV: ContextVar[list[str] | None] = ContextVar("argv", default=None)
 
 
 def provenance(data: str) -> dict[str, str]:
-    """Command, versions, commit (where the source is a checkout), machine and data.
+    """What a result came from: command, versions, commit, machine and data.
 
-    torch and the GPU are named where this process has loaded torch: much here does without.
+    torch and the GPU are named only where this process has loaded torch.
+
+    Args:
+        data: A description of the data.
+
+    Returns:
+        What to write beside the result, as text by name.
+
     """
     from basegraph import __version__
 
