@@ -37,17 +37,21 @@ if TYPE_CHECKING:
     from basegraph.optim.decentralized import DecentralizedOptimizer
     from basegraph.optim.gossip import Gossip
     from basegraph.topologies import analysis
-    from basegraph.topologies.analysis.bounds import shortest_possible, theorem_1_length
-    from basegraph.topologies.analysis.diagnostics import Diagnostics, diagnose
-    from basegraph.topologies.analysis.disagreement import (
+    from basegraph.topologies.analysis import (
+        Diagnostics,
         PairWeights,
+        bytes_per_round,
+        consensus_delay,
+        consensus_error,
+        consensus_rate,
+        diagnose,
+        gossip,
         noise_disagreement,
         pair_weights,
+        shortest_possible,
+        theorem_1_length,
         training_disagreement,
     )
-    from basegraph.topologies.analysis.gossip import consensus_error, gossip
-    from basegraph.topologies.analysis.message_bytes import bytes_per_round
-    from basegraph.topologies.analysis.rates import consensus_delay, consensus_rate
     from basegraph.topologies.catalog import TOPOLOGIES, topology
     from basegraph.topologies.core.origin import Origin
     from basegraph.topologies.core.round import Round
@@ -73,19 +77,19 @@ else:
         "DecentralizedOptimizer": "basegraph.optim.decentralized",
         "Gossip": "basegraph.optim.gossip",
         "analysis": "basegraph.topologies",
-        "Diagnostics": "basegraph.topologies.analysis.diagnostics",
-        "diagnose": "basegraph.topologies.analysis.diagnostics",
-        "PairWeights": "basegraph.topologies.analysis.disagreement",
-        "noise_disagreement": "basegraph.topologies.analysis.disagreement",
-        "pair_weights": "basegraph.topologies.analysis.disagreement",
-        "training_disagreement": "basegraph.topologies.analysis.disagreement",
-        "consensus_error": "basegraph.topologies.analysis.gossip",
-        "gossip": "basegraph.topologies.analysis.gossip",
-        "bytes_per_round": "basegraph.topologies.analysis.message_bytes",
-        "consensus_delay": "basegraph.topologies.analysis.rates",
-        "consensus_rate": "basegraph.topologies.analysis.rates",
-        "shortest_possible": "basegraph.topologies.analysis.bounds",
-        "theorem_1_length": "basegraph.topologies.analysis.bounds",
+        "Diagnostics": "basegraph.topologies.analysis",
+        "PairWeights": "basegraph.topologies.analysis",
+        "bytes_per_round": "basegraph.topologies.analysis",
+        "consensus_delay": "basegraph.topologies.analysis",
+        "consensus_error": "basegraph.topologies.analysis",
+        "consensus_rate": "basegraph.topologies.analysis",
+        "diagnose": "basegraph.topologies.analysis",
+        "gossip": "basegraph.topologies.analysis",
+        "noise_disagreement": "basegraph.topologies.analysis",
+        "pair_weights": "basegraph.topologies.analysis",
+        "shortest_possible": "basegraph.topologies.analysis",
+        "theorem_1_length": "basegraph.topologies.analysis",
+        "training_disagreement": "basegraph.topologies.analysis",
         "TOPOLOGIES": "basegraph.topologies.catalog",
         "topology": "basegraph.topologies.catalog",
         "Origin": "basegraph.topologies.core.origin",
