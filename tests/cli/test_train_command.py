@@ -129,3 +129,11 @@ def test_data_check(tmp_path):
     done = run_here("data", "check", "--data-dir", tmp_path)
     assert done.returncode == 1
     assert "is not the published c58f30108f718f92721af3b95e74349a" in done.stdout
+
+
+def test_divergence_is_no_mistake_of_the_user(tmp_path):
+    flags = ["--nodes", 3, "--epochs", 2, "--lr", "1e9", "--out", tmp_path / "run"]
+    done = run_here("train", *flags)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "last good checkpoint: none yet" in done.stderr

@@ -132,7 +132,6 @@ def train_distributed(
                     error.args = (f"torchrun has ended: {error}",)
                 raise
         if isinstance(result, Diverged):
-            result.quiet = node != 0
             raise result
         return result
     except BasegraphError as error:
