@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 
 import pytest
@@ -11,6 +10,7 @@ import basegraph as bg
 from basegraph import Origin
 from support import reference
 from support.assertions import assert_nodes_agree_with_rounds
+from support.golden import golden
 
 F = Fraction
 
@@ -133,8 +133,8 @@ def test_golden_lengths(n, k, rounds):
     assert bg.topology("base", n=n, k=k).period == rounds
 
 
-def test_lengths_of_the_oracle(oracle):
-    known = json.loads((oracle / "lengths.json").read_text())
+def test_lengths_of_an_independent_program():
+    known = golden("lengths")
     compared = 0
     for name in ("hyper-hypercube", "simple-base", "base"):
         for k, lengths in known[name].items():

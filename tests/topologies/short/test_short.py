@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from statistics import fmean
 
@@ -12,6 +11,7 @@ import basegraph as bg
 from basegraph.topologies.short.laid_table import LAID
 from basegraph.topologies.short.planner import best_plan, length
 from support.assertions import assert_nodes_agree_with_rounds
+from support.golden import golden
 
 
 def assert_proved_and_not_longer_than_base(n, k):
@@ -57,8 +57,8 @@ def test_the_table_of_layouts_is_proved(n):
     assert bg.verify(t).method == "exact"
 
 
-def test_lengths_of_the_oracle(oracle):
-    known = json.loads((oracle / "short.json").read_text())["1"]
+def test_as_short_as_another_program_finds():
+    known = golden("short")["rounds"]
     assert len(known) == 63
     for n, rounds in known.items():
         assert bg.topology("short", n=int(n)).period <= rounds, n
