@@ -133,3 +133,15 @@ def test_imports_point_one_way(path):
 def test_no_file_speaks_of_a_machine():
     for path in [*SOURCE.rglob("*.py"), *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         assert not re.search(r"/(home|root|work)/", path.read_text()), path
+
+
+def test_tests_mirror_the_source():
+    """A folder of tests is named after the package that it tests, apart from what tests share."""
+    shared = {"support", "scripts", "contracts", "golden", "benchmarks"}
+    tests = ROOT / "tests"
+    folders = {path.parent.relative_to(tests) for path in tests.glob("*/**/*.py")}
+    for folder in sorted(folders):
+        if folder.parts[0] not in shared:
+            assert (SOURCE / folder / "__init__.py").is_file(), folder
+    packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
+    assert packages <= {folder.parts[0] for folder in folders}

@@ -237,7 +237,7 @@ def test_nodes_that_agree_do_not_move(spec, wire):
 @pytest.mark.parametrize("wire", [None, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("spec", ["ring", "base:k=1"])
 def test_the_average_over_nodes_stays(spec, wire):
-    """Over 10⁴ rounds in which nodes are pulled apart again and again."""
+    """Over thousands of rounds in which nodes are pulled apart again and again."""
     n = 5
     t = bg.topology(spec, n=n)
     mixer = DistributedMixer(FixedMembership(), wire=wire)
@@ -245,7 +245,7 @@ def test_the_average_over_nodes_stays(spec, wire):
     x = torch.randn(n, 64, generator=torch.Generator().manual_seed(0))
     apart = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0])[:, None] / 8
     before = x.double().mean(dim=0)
-    for number in range(10_000):
+    for number in range(4_000):
         if number % 100 == 0:
             x += apart
         x = torch.stack([heard(mixer, schedules[i], number, x, wire) for i in range(n)])

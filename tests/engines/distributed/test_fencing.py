@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 
 from safetensors.torch import load_file
 
-from support.launch import SCRIPTS, environment
+from support.forks import run_script
 
 
 def test_a_hung_node_wakes_up_and_then_all_are_killed(tmp_path):
-    subprocess.run(
-        [sys.executable, str(SCRIPTS / "fencing.py"), str(tmp_path)], env=environment(), check=True
-    )
+    run_script("fencing.py", tmp_path)
     said = {path.name: path.read_text() for path in tmp_path.glob("?-?")}
     assert "Traceback" not in "".join(said.values())
     for rank in (0, 1):

@@ -16,7 +16,8 @@ from test_train_distributed import command as train_command
 
 from basegraph.engines import checkpoint
 from basegraph.engines.signals import logged_signals
-from support.launch import Job, command
+from support.jobs import Job
+from support.launch import command
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 NODES = 3
@@ -50,7 +51,7 @@ def test_all_nodes_of_a_script_save(number, tmp_path):
         tell_all(job, number)
         if number == signal.SIGTERM:  # once more, before torchrun has ended
             job.process.send_signal(number)
-        job.process.wait(timeout=90)
+        job.process.wait()
     text = job.log.read_text(encoding="utf-8")
     steps = saved_steps(tmp_path)
     assert sorted(steps) == list(range(NODES)), text
@@ -68,7 +69,7 @@ def test_nobody_is_waited_for_beyond_the_grace_time(tmp_path):
         tell_all(job, signal.SIGTERM)
         text = job.wait_for(r"(saved node \d+ (.|\n)*){2}").string
         os.kill(hung, signal.SIGKILL)
-        job.process.wait(timeout=90)
+        job.process.wait()
     assert saved_steps(tmp_path) == {0: 5, 2: 5}, text
     own = re.search(r"going 2: (.*)", text)
     assert own is not None
@@ -83,7 +84,7 @@ def test_a_run_saves_when_all_its_processes_are_told(tmp_path):
     with Job(tmp_path / "log", run) as job:
         job.wait_for("epoch 2:")
         tell_all(job, signal.SIGTERM)
-        job.process.wait(timeout=90)
+        job.process.wait()
     text = job.log.read_text(encoding="utf-8")
     assert text.count("stopped by SIGTERM after step") == 1, text
     assert load_file(out / "checkpoint.safetensors")["x"].shape[0] == NODES

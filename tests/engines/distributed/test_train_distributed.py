@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -22,18 +21,15 @@ from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
 from basegraph.training.train import train
+from support import launch
 from support.cli import run_here
 from support.forks import Ended, nodes_of
-from support.launch import Job, environment, free_port
+from support.jobs import Job
 
 
 def command(nodes: int, *flags: object, restarts: int = 0) -> list[str]:
-    return [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(nodes),
-        "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
-        "--max-restarts", str(restarts),
-        "-m", "basegraph", "train", "--engine", "distributed", *map(str, flags),
-    ]  # fmt: skip
+    train = ["-m", "basegraph", "train", "--engine", "distributed"]
+    return launch.command(nodes, *train, *flags, restarts=restarts)
 
 
 def run(nodes: int, *flags: object) -> Ended:
@@ -222,11 +218,9 @@ def test_torchrun_does_not_turn_a_refused_run_into_a_resumed_one(tmp_path):
     train(RunConfig(nodes=3, epochs=1), tmp_path / "run")
     before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
     flags = ["--epochs", 1, "--out", tmp_path / "run"]
-    done = subprocess.run(
-        command(2, *flags, restarts=1), capture_output=True, text=True, env=environment()
-    )
-    assert done.returncode != 0
-    assert done.stderr.count("holds a run already") == 2
+    with Job(tmp_path / "log", command(2, *flags, restarts=1)) as job:
+        assert job.process.wait() != 0
+    assert job.log.read_text(encoding="utf-8").count("holds a run already") == 2
     assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == before
 
 

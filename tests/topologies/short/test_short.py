@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from statistics import fmean
 
@@ -13,6 +12,7 @@ from basegraph.topologies.paper.base import base_length
 from basegraph.topologies.short.planner import default_planner
 from basegraph.topologies.short.plans import EuclidPlan, LaidMixPlan, MergePlan, MixPlan
 from support.assertions import assert_nodes_agree_with_rounds
+from support.golden import golden
 
 PLANNER = default_planner()
 
@@ -60,8 +60,8 @@ def test_the_table_of_layouts_is_proved(n):
     assert bg.verify(t).method == "exact"
 
 
-def test_lengths_of_the_oracle(oracle):
-    known = json.loads((oracle / "short.json").read_text())["1"]
+def test_as_short_as_another_program_finds():
+    known = golden("short")["rounds"]
     assert len(known) == 63
     for n, rounds in known.items():
         assert bg.topology("short", n=int(n)).period <= rounds, n
