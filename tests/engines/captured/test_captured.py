@@ -18,9 +18,9 @@ from basegraph.engines.captured import graph as captured
 from basegraph.engines.captured.engine import CapturedEngine
 from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
+from basegraph.errors import Interrupted
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Interrupted
 from basegraph.training.problem import Problem
 from basegraph.training.train import train
 from basegraph.training.watcher import Watcher
