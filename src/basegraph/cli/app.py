@@ -21,7 +21,7 @@ from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
 from basegraph.storage.files import AlreadyExists
 from basegraph.storage.provenance import recorded_command
@@ -42,8 +42,6 @@ FLAGS = {
 }
 """What the command line calls the library's arguments."""
 
-EXIT_CODES = {"Diverged": 1}
-"""Exit codes of errors that are not mistakes of the user, by class name: the classes need torch."""
 
 app = typer.Typer(
     name="basegraph",
@@ -104,7 +102,7 @@ def main(argv: list[str] | None = None) -> None:
         text = f"{str(error)[len(error.argument) :]}{remedy}"
         fail(f"{FLAGS.get(error.argument, error.argument)}{text}", 2)
     except BasegraphError as error:
-        if error.quiet:
+        if error.reported_by not in (None, int(os.environ.get("RANK", "0"))):
             let_others_speak()
             sys.exit(exit_code(error))
         fail(str(error), exit_code(error))
@@ -122,11 +120,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def exit_code(error: BasegraphError) -> int:
-    """The exit code for an error: 2 for a user's mistake, 128 + its number for a signal."""
-    signal: int | None = getattr(error, "signal", None)
-    if signal is not None:
-        return 128 + signal
-    return EXIT_CODES.get(type(error).__name__, error.exit_code)
+    """128 + the signal that stopped a run, 1 for a failure at run time, 2 for a user's mistake."""
+    if isinstance(error, Interrupted):
+        return 128 + error.signal
+    return 1 if isinstance(error, RuntimeFailure) else 2
 
 
 def silence() -> None:
