@@ -75,9 +75,20 @@ def chunk_size(models: int, samples: int) -> int:
 def correct(
     outputs: Outputs, models: Tensor, asked: Questions, *, together: int, chunk: int
 ) -> Tensor:
-    """How many answers of each model are right; `together` models answer `chunk` samples at a time.
+    """The number of correct answers of each model.
 
-    All such pieces are equally large, so that they are one shape for a compiler.
+    All pieces are equally large, so that they are one shape for a compiler.
+
+    Args:
+        outputs: How models answer.
+        models: (m, d): the models.
+        asked: The samples and their labels.
+        together: Models that answer at a time.
+        chunk: Samples that they answer at a time.
+
+    Returns:
+        (m,): a count for each model.
+
     """
     right = torch.zeros(len(models), dtype=torch.int64, device=models.device)
     for some, _ in _pieces(len(models), together):
@@ -99,6 +110,12 @@ def _pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
 
 
 def consensus_distance(x_nd: Tensor) -> float:
-    """(1/n) Σ_i |x_i - mean|², of whole models."""
+    """(1/n) Σ_i |x_i - mean|², of whole models.
+
+    Example:
+        >>> consensus_distance(torch.tensor([[0.0], [2.0]]))
+        1.0
+
+    """
     centered = x_nd.double() - x_nd.double().mean(dim=0)
     return float(centered.square().sum() / len(x_nd))
