@@ -15,7 +15,7 @@ test test-all: .venv/test-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses auto $(if $(filter test-all,$@),-m '')
+	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(if $(filter test-all,$@),-m '')
 
 # The pictures of README and docs, each from a command that README or docs show.
 pictures: .venv/run-ready

@@ -63,7 +63,7 @@ def record(path: Path) -> None:
     """Write what this commit computes into a file."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     facts = {
-        "arcs": dict(arcs()),
+        "arcs": {f"{name} {options}": arcs(name, options) for name, options in every_topology()},
         "runs": {f"{engine} {a} {t}": run(engine, a, t) for engine, a, t in every_run()},
         "commands": {command: printed(command) for command in COMMANDS},
     }
@@ -71,16 +71,20 @@ def record(path: Path) -> None:
     print({name: len(part) for name, part in facts.items()})
 
 
-def arcs() -> Any:
-    """A hash per topology and its options, for all n together."""
+def every_topology() -> Any:
+    """(name, options) of the topologies that are recorded."""
     for name, builder in bg.TOPOLOGIES.items():
         names = [option for option in [*builder.options, "home"] if option in OPTIONS]
         for values in itertools.product(*(OPTIONS[option] for option in names)):
-            options = dict(zip(names, values, strict=True))
-            digest = hashlib.sha256()
-            for n in range(1, MOST_NODES + 1):
-                digest.update(arcs_of(name, n, options))
-            yield f"{name} {options}", digest.hexdigest()
+            yield name, dict(zip(names, values, strict=True))
+
+
+def arcs(name: str, options: dict[str, Any]) -> str:
+    """A hash of all rounds, for all n together."""
+    digest = hashlib.sha256()
+    for n in range(1, MOST_NODES + 1):
+        digest.update(arcs_of(name, n, options))
+    return digest.hexdigest()
 
 
 def arcs_of(name: str, n: int, options: dict[str, Any]) -> bytes:

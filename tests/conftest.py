@@ -4,22 +4,48 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine takes many times as long: no example has a deadline.
+settings.register_profile(
+    "no limit in seconds", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("no limit in seconds")
 
 # One thread each: pytest runs as many processes as there are cores, and so do their children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+LONGEST = [
+    "engines/distributed/test_faults.py",
+    "engines/distributed/test_distributed.py",
+    "benchmarks/test_nemesis.py",
+    "engines/distributed/test_train_distributed.py",
+    "engines/distributed/test_stop.py",
+    "benchmarks/test_netns.py",
+    "test_docs.py",
+    "training/test_training.py",
+    "training/test_sweep.py",
+    "plots/test_explorer.py",
+    "topologies/paper/test_constructions.py",
+]
+"""Files that take longest: with them at the end, one process would work on alone."""
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
-@pytest.fixture(scope="session")
-def oracle() -> Path:
-    """The folder of known-good values, where this checkout has one beside it."""
-    folder = SHARED / "oracle"
-    if not folder.is_dir():
-        pytest.skip(
-            "no folder ../shared/oracle beside this checkout: known-good values not compared"
-        )
-    return folder
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take longest."""
+    order = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """One process more than there are cores: some tests wait for nodes that do not answer."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return (cores or 1) + 1
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,9 @@ exactly, `from_networkx` makes one of any graph, and `analysis` measures them (g
 rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `ALGORITHMS`.
 
 Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
-`Dataset` of your own if you pass one. `DecentralizedOptimizer` and `Gossip` are optimizers for
-PyTorch scripts with one node per process. These need torch: `pip install 'basegraph[train]'`.
+`Dataset` of your own if you pass one, and `export` gives the trained model.
+`DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
+These need torch: `pip install 'basegraph[train]'`.
 
 Names are imported on first use: `import basegraph` loads nothing else.
 
@@ -36,20 +37,20 @@ if TYPE_CHECKING:
     from basegraph.optim.decentralized import DecentralizedOptimizer
     from basegraph.optim.gossip import Gossip
     from basegraph.topologies import analysis
-    from basegraph.topologies.analysis.diagnostics import Diagnostics, diagnose
-    from basegraph.topologies.analysis.disagreement import (
+    from basegraph.topologies.analysis import (
+        Diagnostics,
         PairWeights,
-        noise_disagreement,
-        pair_weights,
-        training_disagreement,
-    )
-    from basegraph.topologies.analysis.gossip import consensus_error, gossip
-    from basegraph.topologies.analysis.properties import (
         bytes_per_round,
         consensus_delay,
+        consensus_error,
         consensus_rate,
+        diagnose,
+        gossip,
+        noise_disagreement,
+        pair_weights,
         shortest_possible,
         theorem_1_length,
+        training_disagreement,
     )
     from basegraph.topologies.catalog import TOPOLOGIES, topology
     from basegraph.topologies.core.origin import Origin
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from basegraph.topologies.transform.stay_home import stay_home
     from basegraph.topologies.verify.certificate import Certificate, verify
     from basegraph.training.config import RunConfig
+    from basegraph.training.export import export
     from basegraph.training.train import train
 else:
     _HOMES = {
@@ -75,19 +77,19 @@ else:
         "DecentralizedOptimizer": "basegraph.optim.decentralized",
         "Gossip": "basegraph.optim.gossip",
         "analysis": "basegraph.topologies",
-        "Diagnostics": "basegraph.topologies.analysis.diagnostics",
-        "diagnose": "basegraph.topologies.analysis.diagnostics",
-        "PairWeights": "basegraph.topologies.analysis.disagreement",
-        "noise_disagreement": "basegraph.topologies.analysis.disagreement",
-        "pair_weights": "basegraph.topologies.analysis.disagreement",
-        "training_disagreement": "basegraph.topologies.analysis.disagreement",
-        "consensus_error": "basegraph.topologies.analysis.gossip",
-        "gossip": "basegraph.topologies.analysis.gossip",
-        "bytes_per_round": "basegraph.topologies.analysis.properties",
-        "consensus_delay": "basegraph.topologies.analysis.properties",
-        "consensus_rate": "basegraph.topologies.analysis.properties",
-        "shortest_possible": "basegraph.topologies.analysis.properties",
-        "theorem_1_length": "basegraph.topologies.analysis.properties",
+        "Diagnostics": "basegraph.topologies.analysis",
+        "PairWeights": "basegraph.topologies.analysis",
+        "bytes_per_round": "basegraph.topologies.analysis",
+        "consensus_delay": "basegraph.topologies.analysis",
+        "consensus_error": "basegraph.topologies.analysis",
+        "consensus_rate": "basegraph.topologies.analysis",
+        "diagnose": "basegraph.topologies.analysis",
+        "gossip": "basegraph.topologies.analysis",
+        "noise_disagreement": "basegraph.topologies.analysis",
+        "pair_weights": "basegraph.topologies.analysis",
+        "shortest_possible": "basegraph.topologies.analysis",
+        "theorem_1_length": "basegraph.topologies.analysis",
+        "training_disagreement": "basegraph.topologies.analysis",
         "TOPOLOGIES": "basegraph.topologies.catalog",
         "topology": "basegraph.topologies.catalog",
         "Origin": "basegraph.topologies.core.origin",
@@ -99,9 +101,10 @@ else:
         "Certificate": "basegraph.topologies.verify.certificate",
         "verify": "basegraph.topologies.verify.certificate",
         "RunConfig": "basegraph.training.config",
+        "export": "basegraph.training.export",
         "train": "basegraph.training.train",
     }
-    _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "train"), "torch")
+    _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "export", "train"), "torch")
     __getattr__, __dir__ = lazy_names(__name__, _HOMES, _NEEDS)
 
 __version__ = "0.1.0"
@@ -134,6 +137,7 @@ __all__ = [
     "consensus_error",
     "consensus_rate",
     "diagnose",
+    "export",
     "from_networkx",
     "gossip",
     "noise_disagreement",

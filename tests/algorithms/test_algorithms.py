@@ -1,7 +1,4 @@
-"""Every method on quadratics with a known solution: what theory says must come out.
-
-Node i has f_i(x) = |A_i (x - b_i)|² / 2; the minimiser of their mean is known.
-"""
+"""Methods on quadratics with a known solution: what theory says must come out."""
 
 from __future__ import annotations
 
@@ -12,48 +9,9 @@ import pytest
 import torch
 
 import basegraph as bg
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm
+from basegraph.algorithms.catalog import algorithm
 from basegraph.algorithms.method import damped
-
-D = 6
-MOMENTUM = {"dsgdm", "qg-dsgdm", "momentum-tracking", "decentlam", "allreduce-sgd"}
-
-
-class Quadratics:
-    def __init__(self, n, *, same_curvature=False, seed=0):
-        draws = np.random.default_rng(seed)
-        factor = draws.standard_normal((1 if same_curvature else n, D, D)) / 3 + np.eye(D)
-        self.h = np.broadcast_to(factor @ factor.transpose(0, 2, 1), (n, D, D))
-        self.b = draws.standard_normal((n, D))
-        self.solution = np.linalg.solve(
-            self.h.mean(axis=0), np.einsum("nij,nj->i", self.h, self.b) / n
-        )
-
-    def gradients(self, x):
-        return np.einsum("nij,nj->ni", self.h, x - self.b)
-
-
-def mixes(t):
-    matrices = [r.matrix().toarray() for r in t]
-    return lambda step: lambda v: matrices[step % len(matrices)] @ v
-
-
-def average(v):
-    return np.broadcast_to(v.mean(axis=0, keepdims=True), v.shape)
-
-
-def run(method, problem, mix_at, steps, lr=0.05, x0=None):
-    x = np.zeros_like(problem.b) if x0 is None else x0.copy()
-    state = method.init(x)
-    for step in range(steps):
-        gradient = problem.gradients(method.gradient_point(x, state))
-        mix = average if method.centralized else mix_at(step)
-        x, state = method.step(x, gradient, state, lr, mix)
-    return method.gradient_point(x, state)
-
-
-def error(x, problem):
-    return np.abs(x - problem.solution).max()
+from support.quadratics import D, Quadratics, error, mixes, run
 
 
 @pytest.mark.parametrize(
@@ -86,7 +44,7 @@ def test_damped_d2_is_exact_on_a_finite_time_sequence():
 def test_the_others_stop_at_a_bias_that_shrinks_with_the_step(name):
     problem, t = Quadratics(9), bg.topology("ring", n=9)
     far, near = (
-        error(run(algorithm(name), problem, mixes(t), int(600 / lr), lr=lr), problem)
+        error(run(algorithm(name), problem, mixes(t), int(40 / lr), lr=lr), problem)
         for lr in (0.02, 0.005)
     )
     assert 1e-4 < near < 0.6 * far
@@ -95,75 +53,6 @@ def test_the_others_stop_at_a_bias_that_shrinks_with_the_step(name):
 def test_allreduce_is_exact():
     problem = Quadratics(5)
     assert error(run(algorithm("allreduce-sgd"), problem, None, 3000), problem) < 1e-12
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_one_node_is_the_centralized_form(name):
-    """With one node, every method is (momentum) SGD, step for step."""
-    problem = Quadratics(1)
-    beta = 0.9 if name in MOMENTUM else 0.0
-    x = np.zeros((1, D))
-    u, m, descent = np.zeros_like(x), np.zeros_like(x), np.zeros_like(x)
-    expected = []
-    for _ in range(30):
-        g = problem.gradients(x)
-        if name == "qg-dsgdm":
-            u = beta * m + g
-            m = beta * m + (1 - beta) * u
-            x = x - 0.05 * u
-        elif name == "d2-published":
-            x, descent = x - 0.05 * g - descent, 0.05 * g
-        else:
-            u = beta * u + g
-            x = x - 0.05 * u
-        expected.append(x)
-    method = algorithm(name)
-    for steps in (1, 2, 7, 30):
-        found = run(method, problem, lambda step: lambda v: v, steps)
-        assert np.allclose(found, expected[steps - 1], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {"d2-published"}))
-def test_complete_graph_is_the_centralized_form(name):
-    """With equal curvature, the average over nodes follows (momentum) SGD on the mean objective;
-    methods that mix last have every node there."""
-    problem, t = Quadratics(6, same_curvature=True), bg.topology("complete", n=6)
-    centre = Quadratics(1)
-    centre.h = problem.h[:1]
-    centre.b = problem.solution[None]
-    for steps in (1, 2, 5, 25):
-        found = run(algorithm(name), problem, mixes(t), steps)
-        expected = run(algorithm(name), centre, lambda step: lambda v: v, steps)
-        assert np.allclose(found.mean(axis=0), expected[0], rtol=1e-9, atol=1e-12)
-        if name in ("dsgd", "dsgdm", "qg-dsgdm", "d2", "sgp", "decentlam", "allreduce-sgd"):
-            assert np.allclose(found, expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - {"d2", "exact-diffusion", "decentlam"}))
-@pytest.mark.parametrize("n", [5, 6, 25])
-def test_nodes_agree_after_a_period_without_gradients(name, n):
-    t = bg.topology("base", n=n)
-    x0 = np.random.default_rng(1).standard_normal((n, D))
-    flat = Quadratics(n)
-    flat.h = np.zeros_like(flat.h)
-    # Quasi-global momentum follows the nodes' own motion, mixing included: it overshoots.
-    options = {"momentum": 0.0} if name == "qg-dsgdm" else {}
-    found = run(algorithm(name, **options), flat, mixes(t), t.period, x0=x0)
-    if name == "allreduce-sgd":  # averages gradients: without any, nothing moves
-        assert np.array_equal(found, x0)
-    else:
-        factor = 2 if name == "d2-published" else 1  # it begins by doubling x
-        assert np.abs(found - factor * x0.mean(axis=0)).max() < 1e-13
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_learning_rates_may_change_and_be_zero(name):
-    method, t = algorithm(name), bg.topology("ring", n=5)
-    x = np.random.default_rng(0).standard_normal((5, D))
-    state, mix = method.init(x), mixes(t)
-    for step, lr in enumerate([0.1, 0.0, 0.05, 0.0]):
-        x, state = method.step(x, np.ones_like(x), state, lr, mix(step))
-    assert np.isfinite(x).all()
 
 
 def test_d2_published_is_the_published_program():
@@ -197,29 +86,6 @@ def test_d2_takes_every_gradient_with_its_own_step_size():
     x1, state = method.step(x0, g0, method.init(x0), 0.1, lambda v: v)
     x2, _ = method.step(x1, g1, state, 0.01, lambda v: v)
     assert x2[0, 0] == pytest.approx(2 * x1[0, 0] - x0[0, 0] - 0.01 * 3 + 0.1 * 2)
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_one_code_for_all_nodes_and_for_one(name):
-    """(n, d) with all nodes gives what n separate (d,) vectors give, in numpy and in torch."""
-    n, t = 4, bg.topology("ring", n=4)
-    matrix = t[0].matrix().toarray()
-    draws = np.random.default_rng(0)
-    x = draws.standard_normal((n, D))
-    gradients = draws.standard_normal((3, n, D))
-    method = algorithm(name)
-    both, state = x, method.init(x)
-    tensor, tensor_state = torch.tensor(x), method.init(torch.tensor(x))
-    for g in gradients:
-        both, state = method.step(both, g, state, 0.1, lambda v: matrix @ v)
-        tensor, tensor_state = method.step(
-            tensor, torch.tensor(g), tensor_state, 0.1, lambda v: torch.tensor(matrix) @ v
-        )
-    assert np.allclose(both, tensor.numpy(), atol=1e-12)
-    alone, alone_state = x[0], method.init(x[0])
-    for g in gradients[:, 0]:
-        alone, alone_state = method.step(alone, g, alone_state, 0.1, lambda v: v)
-    assert alone.shape == (D,)
 
 
 @pytest.mark.parametrize("name", ["dsgdm", "qg-dsgdm", "allreduce-sgd"])
@@ -280,8 +146,3 @@ def test_damped():
 def test_bad_options(name, options, complaint):
     with pytest.raises(bg.InvalidArgument, match=complaint):
         algorithm(name, **options)
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_has_a_one_line_description(name):
-    assert 20 < len(ALGORITHMS[name].description) < 100

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import basegraph as bg
+from support.forks import run_python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -14,9 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_topologies_are_measured_beside_base_and_the_bound():
     script = ROOT / "benchmarks" / "topology.py"
     options = ["--topologies", "short,euclid", "--largest", "2", "--plus", "1", "--repeat", "1"]
-    text = subprocess.run(
-        [sys.executable, script, *options], capture_output=True, text=True, check=True
-    ).stdout
+    text = run_python(script, *options).stdout
     tables = dict(block.split("\n", 1) for block in text.split("\n\n")[1:])
     assert list(tables) == ["short, k = 1", "short, k = 2", "short, k = 4", "euclid, k = 1"]
     for title, table in tables.items():
@@ -31,12 +28,7 @@ def test_topologies_are_measured_beside_base_and_the_bound():
 
 def test_planning_and_evaluating_are_measured_against_an_epoch():
     script = ROOT / "benchmarks" / "overhead.py"
-    text = subprocess.run(
-        [sys.executable, script, "--nodes", "30", "--epochs", "1"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    text = run_python(script, "--nodes", 30, "--epochs", 1).stdout
     row = text.splitlines()[-1].split()
     assert row[0] == "30"
     assert row[6:] == ["25", "359"]

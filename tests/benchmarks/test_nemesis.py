@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
-from support.launch import TESTS, environment
+from support.forks import run_python
+from support.launch import TESTS
 
 NEMESIS = TESTS.parent / "benchmarks" / "nemesis.py"
 ATTACKS = "full disk,hang,slow,orphans,not a number"
@@ -16,8 +16,7 @@ ATTACKS = "full disk,hang,slow,orphans,not a number"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 def test_nothing_lost_nothing_stale_nothing_half_mixed():
-    command = [sys.executable, str(NEMESIS), "--seed", "1", "--attacks", ATTACKS, "--timeout", "6"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    done = run_python(NEMESIS, "--seed", "1", "--attacks", ATTACKS, "--timeout", "6")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 violations" in done.stdout
     assert all(f"1 × {name}:" in done.stdout for name in ["terminate", *ATTACKS.split(",")])

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from support.forks import run_python
 from support.launch import TESTS
 
 BENCHMARKS = TESTS.parent / "benchmarks"
@@ -58,12 +59,11 @@ def named() -> str:
     ],
 )
 def test_refusals_are_one_line(arguments, settings, complaint):
-    process = start(*arguments, **settings)
-    out, errors = process.communicate()
-    assert process.returncode == 2
-    assert errors.startswith(complaint)
-    assert errors.count("\n") == 1
-    assert out == ""
+    done = run_python(BENCHMARKS / "distributed.py", "--netns", *arguments, **settings)
+    assert done.returncode == 2
+    assert done.stderr.startswith(complaint)
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
 
 
 @pytest.mark.skipif(not allowed(), reason="no network namespaces here")

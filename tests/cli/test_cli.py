@@ -9,8 +9,10 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 import basegraph as bg
+from basegraph.cli.app import app
 from support.cli import ok, run, run_here
 
 
@@ -229,12 +231,22 @@ def test_an_unwritable_folder_is_found_out_before_the_work():
     assert "--draw='/proc/x.svg': cannot be written: " in done.stderr
 
 
-def test_help_has_an_example_for_every_command():
-    for command in ("topology", "verify", "lengths", "consensus"):
-        assert f"Example: basegraph {command}" in ok(command, "--help")
-    for command in ("consensus", "lengths", "illustrations", "table"):
-        assert f"Example: basegraph reproduce {command}" in ok("reproduce", command, "--help")
-    assert "basegraph 0." in ok("--version")
+def commands(group, *words):
+    """The words of every command, those of groups of commands included."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *words, name)
+        else:
+            yield [*words, name]
+
+
+@pytest.mark.parametrize("command", list(commands(get_command(app))), ids=" ".join)
+def test_help_has_an_example_for_every_command(command):
+    assert f"Example: basegraph {' '.join(command)}" in ok(*command, "--help")
+
+
+def test_version():
+    assert ok("--version") == f"basegraph {bg.__version__}\n"
 
 
 def test_a_reader_that_leaves_early_is_no_error():

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from basegraph.data.catalog import load
 from basegraph.engines.captured.engine import CapturedEngine
 from basegraph.engines.distributed.engine import DistributedEngine
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.engines.stacked.nodes import PENDING
 from basegraph.models.networks import build
@@ -58,7 +59,8 @@ def made(kind, **fields):
     configs = [RunConfig(**settings, seed=seed) for seed in seeds]
     problems = [Problem(c, DIGITS, build("mlp", DIGITS.shape, 10, c.seed)) for c in configs]
     if kind == "distributed":
-        return DistributedEngine(DIGITS, problems[0], torch.device(device), 60.0)
+        membership = FixedMembership(timeout=60.0, device=torch.device(device))
+        return DistributedEngine(DIGITS, problems[0], membership)
     return {"stacked": StackedEngine, "captured": CapturedEngine}[kind](DIGITS, problems)
 
 

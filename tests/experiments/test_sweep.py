@@ -86,11 +86,9 @@ def test_a_stopped_sweep_resumes(how, place, times, tmp_path):
         refused = run_here(*arguments, "--resume")
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
         assert f"is in use by process {process.pid} on" in refused.stderr
-        process.send_signal(how)
-        hold.unlink()
-        _, errors = process.communicate()
+        code, errors = process.end(how)
     if how == signal.SIGTERM:
-        assert process.returncode == 128 + how
+        assert code == 128 + how
         assert "checkpoint in each of 4 folders: resume it to continue" in errors
     assert one.read_text().count('"epoch": 4,') == 0
     for arguments in (["--out", cut, "--resume"], ["--out", whole]):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 
 import basegraph as bg
 from basegraph.plots.explorer import LEFT_OUT, write_page
-from basegraph.topologies.short import euclid as library
+from basegraph.topologies.short.euclid import factors as library_factors
+from basegraph.topologies.short.euclid import mirrors as library_mirrors
 from support.cli import ok, run_here
 
 CHROMIUM = shutil.which("chromium")
@@ -40,10 +42,9 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture
-def page(browser, tmp_path):
+@contextmanager
+def open_page(browser, path):
     """The page on base:k=1 with 25 nodes; any error in it fails the test."""
-    path = tmp_path / "page.html"
     write_page(path, bg.topology("base", n=25))
     opened = browser.new_page(viewport={"width": 1200, "height": 900})
     problems: list[str] = []
@@ -55,6 +56,20 @@ def page(browser, tmp_path):
     yield opened
     opened.close()
     assert problems == []
+
+
+@pytest.fixture
+def page(browser, tmp_path):
+    """A page of this test alone, to be clicked on."""
+    with open_page(browser, tmp_path / "page.html") as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def functions(browser, tmp_path_factory):
+    """The page whose functions are called, and which is never changed."""
+    with open_page(browser, tmp_path_factory.mktemp("explorer") / "page.html") as opened:
+        yield opened
 
 
 def test_a_spec_of_ones_own_cannot_end_the_script(tmp_path):
@@ -95,53 +110,65 @@ SPECS = [
 ]
 
 
+SIZES = [*range(1, 34), 81, 125, 127]
+MORE_SIZES = [*range(34, 42), 120, 211, 256, 300]
+
+
 @needs_browser
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param(SIZES, id="to-127"),
+        pytest.param(MORE_SIZES, id="to-300", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("spec", SPECS)
-def test_computes_the_library_s_sequences_arc_for_arc(page, spec):
-    compared = 0
-    for n in [*range(1, 42), 81, 120, 125, 127, 211, 256, 300]:
+def test_computes_the_library_s_sequences_arc_for_arc(functions, spec, sizes):
+    expected = {}
+    for n in sizes:
         try:
-            expected = library_rounds(spec, n, steps=5)
+            rounds = library_rounds(spec, n, steps=5)
         except bg.InvalidArgument:
             with pytest.raises(Exception, match="n must"):
-                page.evaluate("([spec, n]) => topology(spec, n).period", [spec, n])
+                functions.evaluate("([spec, n]) => topology(spec, n).period", [spec, n])
             continue
-        told = page.evaluate(
-            """([spec, n]) => {
-              const t = topology(spec, n);
-              return Array.from({ length: t.period || 5 }, (_, step) => t.round(step));
-            }""",
-            [spec, n],
-        )
-        assert [sorted(round_) for round_ in told] == expected, (spec, n)
-        symmetric = page.evaluate("([spec, n]) => topology(spec, n).symmetric", [spec, n])
-        assert symmetric == bg.topology(spec, n=n).symmetric
-        compared += 1
-    assert compared >= 6
+        expected[n] = (bg.topology(spec, n=n).symmetric, rounds)
+    shown = functions.evaluate(
+        """([spec, sizes]) => sizes.map((n) => {
+          const t = topology(spec, n);
+          const rounds = Array.from({ length: t.period || 5 }, (_, step) => t.round(step));
+          return JSON.stringify([t.symmetric, rounds]);
+        })""",
+        [spec, list(expected)],
+    )
+    for n, text in zip(expected, shown, strict=True):
+        symmetric, rounds = json.loads(text)
+        assert (symmetric, [sorted(round_) for round_ in rounds]) == expected[n], (spec, n)
+    assert len(expected) >= (6 if sizes is SIZES else 1)
 
 
 @needs_browser
-def test_every_euclid_that_fits_the_page_is_the_library_s(page):
+def test_every_euclid_that_fits_the_page_is_the_library_s(functions):
     """The choice of factors and splits, for every n."""
-    told = page.evaluate(
+    shown = functions.evaluate(
         "Array.from({ length: 300 }, (_, i) => i + 1).map((n) => [euclidFactors(n), mirrors(n)])"
     )
-    for n, (factors, mirrors) in enumerate(told, start=1):
-        assert tuple(factors) == library.factors(n)
-        found = tuple((shift % n, Fraction(a, b)) for shift, a, b in mirrors)
-        assert found == library.mirrors(n), n
+    for n, (factors, mirrors) in enumerate(shown, start=1):
+        assert tuple(factors) == library_factors(n)
+        exact = tuple((shift % n, Fraction(a, b)) for shift, a, b in mirrors)
+        assert exact == library_mirrors(n), n
 
 
 @needs_browser
-def test_every_origin_has_a_colour(page):
-    known = page.evaluate("Object.keys(ORIGIN_COLOURS)")
+def test_every_origin_has_a_colour(functions):
+    known = functions.evaluate("Object.keys(ORIGIN_COLOURS)")
     shown = {origin.label for origin in bg.Origin if not origin.label.startswith("block-")}
     assert set(known) == shown
 
 
 @needs_browser
-def test_knows_the_whole_catalogue_but_what_it_says(page):
-    known = page.evaluate("Object.keys(CATALOGUE)")
+def test_knows_the_whole_catalogue_but_what_it_says(functions):
+    known = functions.evaluate("Object.keys(CATALOGUE)")
     assert sorted([*known, *LEFT_OUT]) == sorted(bg.TOPOLOGIES)
 
 
@@ -155,17 +182,9 @@ def test_refuses_what_it_cannot_show(tmp_path, name):
 
 @needs_browser
 @pytest.mark.parametrize(("spec", "n"), [("base:k=1", 300), ("base:k=2", 299), ("complete", 300)])
-def test_large_ones_are_quick(page, spec, n):
-    milliseconds = page.evaluate(
-        """([spec, n]) => {
-          const start = performance.now();
-          state.spec = spec; state.n = n; rebuild();
-          return performance.now() - start;
-        }""",
-        [spec, n],
-    )
+def test_large_ones_are_shown(page, spec, n):
+    page.evaluate("([spec, n]) => { state.spec = spec; state.n = n; rebuild(); }", [spec, n])
     assert page.locator(".node").count() == n
-    assert milliseconds < 20_000  # not a speed claim: a page that hangs fails
 
 
 @needs_browser

@@ -1,4 +1,4 @@
-"""Every method on every kind of topology, for 20 steps, against all nodes in one process."""
+"""Every method on every kind of topology, over two periods, against all nodes in one process."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import torch.distributed as dist
 
 import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
-from basegraph.algorithms.stability import communicates, round_index
+from basegraph.algorithms.local_steps import communicates, round_index
+from basegraph.engines.distributed import blocks
 from basegraph.engines.stacked.mixer import StackedMixer, average
-from basegraph.optim import blocks
 from support.launch import leave
 
-STEPS = 20
+STEPS = 12
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-10}
 """Some methods are unstable on some topologies, and multiply rounding: those are in float64."""
 SPECS = [

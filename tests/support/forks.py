@@ -1,29 +1,25 @@
 """Nodes that are forks of one process, which has imported everything already.
 
 Importing torch and basegraph takes seconds of every process that torchrun starts. `nodes_of` is for
-what does not depend on torchrun itself.
-
-Run as a script it reads lines of JSON from standard input, starts the nodes that each asks for, and
-answers with their exit codes.
+what does not depend on torchrun itself; `Forked` may be torchrun, whose nodes are forks too.
 """
 
 from __future__ import annotations
 
 import atexit
-import gc
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from support.launch import SCRIPTS, environment, free_port, warm_up
+from support.launch import TESTS, environment, free_port
 
 
 class Ended(NamedTuple):
@@ -44,34 +40,95 @@ def nodes_of(
 
     Unless they are not `watched`, nodes are told to stop when one has failed, as by torchrun.
     """
-    server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
-        wanted = {
-            "nodes": list(range(nodes) if only is None else only),
-            "words": list(map(str, words)),
-            "watched": watched,
-            "cwd": str(Path.cwd()),
-            "folder": folder,
-            "environment": {
+        first, codes = _ask(
+            nodes=list(range(nodes) if only is None else only),
+            words=list(map(str, words)),
+            watched=watched,
+            cwd=str(Path.cwd()),
+            folder=folder,
+            environment={
                 "MASTER_ADDR": "127.0.0.1",
                 "MASTER_PORT": str(free_port()),
                 "WORLD_SIZE": str(nodes),
                 "LOCAL_WORLD_SIZE": str(nodes),
             },
-        }
-        server.stdin.write(json.dumps(wanted) + "\n")
-        server.stdin.flush()
-        first, codes = json.loads(server.stdout.readline())
+        )
         out, errors = (Path(folder, name).read_text(encoding="utf-8") for name in ("out", "err"))
     return Ended(first, out, errors, {int(node): code for node, code in codes.items()})
+
+
+class Forked:
+    """`torchrun WORDS` or `python WORDS` in the background, as far as needed like a `Popen`.
+
+    Args:
+        program: "torchrun" or "python".
+        words: A script or `-m MODULE`, then flags; torchrun's own come before.
+        log: Where it writes its errors.
+        output: Where it writes the rest, unless it is that file too.
+        environment: Variables besides those of this process.
+
+    """
+
+    def __init__(
+        self,
+        program: str,
+        words: list[str],
+        log: Path,
+        output: Path | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.pid: int = _ask(
+            program=program,
+            words=words,
+            errors=str(log),
+            output=str(output or log),
+            environment=dict(environment),
+            cwd=str(Path.cwd()),
+        )
+
+    def poll(self) -> int | None:
+        return _ask(process=self.pid, wait=False)
+
+    def wait(self) -> int:
+        return _ask(process=self.pid, wait=True)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def run_python(*words: object, **environment: str) -> Ended:
+    """`python WORDS`, a script of tests/scripts (or by its path) or `-m MODULE`, then flags."""
+    with tempfile.TemporaryDirectory() as folder:
+        out, errors = Path(folder, "out"), Path(folder, "err")
+        code = Forked("python", list(map(str, words)), errors, out, environment).wait()
+        return Ended(code, out.read_text("utf-8"), errors.read_text("utf-8"), {})
+
+
+def run_script(script: str, *arguments: object) -> None:
+    """`python SCRIPT ARGUMENTS`, which must succeed."""
+    done = run_python(script, *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def _ask(**request: object) -> Any:
+    """What the server answers."""
+    server = _server()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps(request) + "\n")
+    server.stdin.flush()
+    return json.loads(server.stdout.readline())
 
 
 @cache
 def _server() -> subprocess.Popen[str]:
     server = subprocess.Popen(
-        [sys.executable, __file__],
+        [sys.executable, str(TESTS / "support" / "fork_server.py")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -79,63 +136,3 @@ def _server() -> subprocess.Popen[str]:
     )
     atexit.register(server.communicate)
     return server
-
-
-def fork(node: int, wanted: dict[str, Any]) -> int:
-    """A node in a process of its own, whose number is returned."""
-    child = os.fork()
-    if child:
-        return child
-    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(os.open(Path(wanted["folder"], "out"), append), 1)
-    os.dup2(os.open(Path(wanted["folder"], "err"), append), 2)
-    os.environ.update(wanted["environment"], RANK=str(node), LOCAL_RANK=str(node))
-    os.chdir(wanted["cwd"])
-    words = wanted["words"]
-    if words[0] == "-m":
-        sys.argv = words[1:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = [str(SCRIPTS / words[0]), *words[1:]]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    sys.exit(0)
-
-
-def wait_for(running: dict[int, int], watched: bool) -> tuple[int, dict[int, int]]:
-    """The exit code of the first of these processes (of nodes) that has failed, and of each."""
-    first, codes, stopped = 0, {}, []
-    while running:
-        process, status = os.waitpid(-1, os.WUNTRACED)
-        node = running.pop(process)
-        if os.WIFSTOPPED(status):
-            stopped.append(process)
-            continue
-        codes[node] = os.waitstatus_to_exitcode(status)
-        if watched and codes[node] and not first:
-            for other in running:
-                os.kill(other, signal.SIGTERM)
-        first = first or codes[node]
-    for process in stopped:
-        os.kill(process, signal.SIGKILL)
-        os.waitpid(process, 0)
-    return first, codes
-
-
-def main() -> None:
-    import basegraph.cli
-    import basegraph.optim
-    import basegraph.training.elastic
-    import basegraph.training.train
-
-    basegraph.training.run.load("digits")
-    warm_up()
-    gc.freeze()  # nodes need not go through what was there before them
-    for line in sys.stdin:
-        wanted = json.loads(line)
-        running = {fork(node, wanted): node for node in wanted["nodes"]}
-        print(json.dumps(wait_for(running, wanted["watched"])), flush=True)
-
-
-if __name__ == "__main__":
-    main()

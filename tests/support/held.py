@@ -6,7 +6,8 @@ makes the file, and goes on when the file is gone.
 
 from __future__ import annotations
 
-import subprocess
+import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -14,25 +15,35 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
+from support.forks import Forked
+
+
+class Held(Forked):
+    """The process, which has come there and goes on when it is told to."""
+
+    def __init__(self, file: Path, words: list[str]) -> None:
+        self.file, self.log = file, file.with_suffix(".log")
+        super().__init__("python", words, self.log, Path(os.devnull))
+        while not file.exists():
+            assert self.poll() is None, self.log.read_text()
+            time.sleep(0.05)
+
+    def end(self, number: signal.Signals) -> tuple[int, str]:
+        """Signal it, let it go on, and wait for its end: its exit code, and its errors."""
+        self.send_signal(number)
+        self.file.unlink()
+        return self.wait(), self.log.read_text(encoding="utf-8")
+
 
 @contextmanager
-def held(file: Path, place: str, times: int, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """The process, which has come there."""
-    words = [file, place, times, *arguments]
-    process = subprocess.Popen(
-        [sys.executable, __file__, *map(str, words)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with process:
-        try:
-            while not file.exists():
-                assert process.poll() is None, process.communicate()[1]
-                time.sleep(0.05)
-            yield process
-        finally:
-            process.kill()
+def held(file: Path, place: str, times: int, *arguments: object) -> Iterator[Held]:
+    """`basegraph ARGUMENTS` at the place; it does not outlive the block."""
+    process = Held(file, list(map(str, [__file__, file, place, times, *arguments])))
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def main() -> None:

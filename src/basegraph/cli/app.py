@@ -15,6 +15,7 @@ from basegraph.cli import bench, data, reproduce
 from basegraph.cli.compare import compare
 from basegraph.cli.consensus import consensus
 from basegraph.cli.explore import explore
+from basegraph.cli.export import export
 from basegraph.cli.lengths import lengths
 from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
@@ -22,6 +23,7 @@ from basegraph.cli.train import train
 from basegraph.cli.verify import verify
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.extras import optional_imports
+from basegraph.storage.files import AlreadyExists
 from basegraph.storage.provenance import recorded_command
 
 # Typer's usage errors descend from a class of click's that it does not re-export everywhere.
@@ -32,6 +34,7 @@ FLAGS = {
     "i": "--node",
     "method": "--method",
     "config": "--config",
+    "data_dir": "--data-dir",
     "out": "--out",
     "sweep": "SWEEP",
     "engine": "--engine",
@@ -50,7 +53,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (topology, verify, lengths, consensus, explore, train, sweep, compare):
+for command in (topology, verify, lengths, consensus, explore, train, sweep, compare, export):
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
@@ -97,7 +100,9 @@ def main(argv: list[str] | None = None) -> None:
     except UsageError as error:
         fail(error.format_message(), 2)
     except InvalidArgument as error:
-        fail(f"{FLAGS.get(error.argument, error.argument)}{str(error)[len(error.argument) :]}", 2)
+        remedy = "; --force overwrites it" if isinstance(error, AlreadyExists) else ""
+        text = f"{str(error)[len(error.argument) :]}{remedy}"
+        fail(f"{FLAGS.get(error.argument, error.argument)}{text}", 2)
     except BasegraphError as error:
         if error.quiet:
             let_others_speak()

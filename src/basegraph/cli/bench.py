@@ -91,23 +91,23 @@ def model(
         duplex=not half_duplex,
     )
     check_picture("--plot", plot, force=force)
-    found = []
+    costs = []
     for n in progress(sizes, "numbers of nodes"):
-        found += rows(names, n, weight, network)
+        costs += rows(names, n, weight, network)
     for name in names:
-        if not any(row["topology"] == name for row in found):
+        if not any(row["topology"] == name for row in costs):
             raise InvalidArgument("--topologies", name, f"is not defined for --nodes {nodes}")
     if plot is not None:
         from basegraph.plots.scaling import draw_scaling
 
-        draw_scaling(found, names, plot)
+        draw_scaling(costs, names, plot)
     if json:
-        as_json(found)
+        as_json(costs)
         return
     shared = "half duplex" if half_duplex else "full duplex"
     table(
         ["n", "topology", "rounds", "MB per step", "s per step", "MB to average", "s to average"],
-        [_line(row) for row in found],
+        [_line(row) for row in costs],
         title=f"model: {weight / 1e6:.3g} MB, links of {bandwidth}, {shared}, latency {latency}",
     )
     if plot is not None:

@@ -32,18 +32,18 @@ def compare(
     Example: basegraph compare runs/* --plot curves.png
     """
     check_picture("--plot", plot, force=force)
-    found = find_runs(runs)
+    evaluated_runs = find_runs(runs)
     if plot is not None:
         from basegraph.plots.learning import draw_learning
 
-        draw_learning(found, [plot])
+        draw_learning(evaluated_runs, [plot])
     if json:
-        as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in found])
+        as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in evaluated_runs])
         return
     table(
         ["run", "algorithm", "topology", "epoch", "test %", "averaged %", "worst %", "validation %",
          "distance", "MB per node", "seconds"],
-        [_line(r) for r in found],
+        [_line(r) for r in evaluated_runs],
     )  # fmt: skip
     if plot is not None:
         print(f"written to {plot}")

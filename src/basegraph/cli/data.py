@@ -24,7 +24,7 @@ def check_data(
     data_dir: DataDir = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Say which datasets are there and intact, and where the others go.
+    """Check which datasets are present and intact, and say where the others go.
 
     Example: basegraph data check --data-dir data
     """
@@ -66,4 +66,4 @@ def download(
     for path in fetched:
         print(f"fetched {path}")
     if not fetched:
-        print(f"{name} is there already")
+        print(f"{name} is complete already")

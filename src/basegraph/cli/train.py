@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.cli.arguments import number, refuse_torchrun
+from basegraph.cli.output import COUNT, Bar
 from basegraph.errors import InvalidArgument
 from basegraph.extras import optional_imports
 from basegraph.specs import refuse_twice
@@ -180,28 +179,18 @@ class _Display:
     """Progress on a terminal's standard error, a line per evaluation anywhere."""
 
     def __init__(self, speaks: bool) -> None:
-        console = Console(stderr=True)
-        self.bar = Progress(
-            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
-            BarColumn(),
-            TextColumn("{task.fields[facts]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not (speaks and console.is_terminal),
-            redirect_stdout=False,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=1, facts="")
+        self.bar = Bar(f"step {COUNT}", "{task.fields[facts]}", shown=speaks, facts="")
+        self.say = self.bar.say
         self.began: tuple[float, int] | None = None
         self.quality = ""
         self.last_evaluation: dict[str, int] = {}
 
     def __enter__(self) -> _Display:
-        self.bar.start()
+        self.bar.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.bar.stop()
+        self.bar.__exit__(*exception)
 
     def started(self, facts: Mapping[str, Any]) -> None:
         """Say what is about to be trained on."""
@@ -226,7 +215,7 @@ class _Display:
             self.began = now, step
         rate = (step - self.began[1]) / max(now - self.began[0], 1e-9)
         facts = f"loss {loss:.3f} {self.quality} {rate:.0f} steps/s"
-        self.bar.update(self.task, completed=step, total=total, facts=facts)
+        self.bar.update(completed=step, total=total, facts=facts)
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
         """Show how good the models are now."""
@@ -241,13 +230,6 @@ class _Display:
         )
         used = _fewer(row, self.last_evaluation)
         self.say(f"{line} (with {used})" if used else line)
-
-    def say(self, line: str) -> None:
-        """A line, above the bar if there is one."""
-        if self.bar.disable:
-            print(line, flush=True)
-        else:
-            self.bar.console.print(line, highlight=False)
 
 
 def _fewer(used: Mapping[str, Any], last: dict[str, int]) -> str:

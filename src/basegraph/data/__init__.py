@@ -11,12 +11,12 @@
 
 >>> from basegraph.data import dirichlet, heterogeneity, load
 >>> digits = load("digits")
->>> digits.train.images.shape, digits.classes
+>>> digits.train.inputs.shape, digits.classes
 ((1438, 1, 8, 8), 10)
->>> parts = dirichlet(digits.train.labels, nodes=25, alpha=0.1, seed=0)
+>>> parts = dirichlet(digits.train.targets, nodes=25, alpha=0.1, seed=0)
 >>> parts.shape
 (25, 57)
->>> round(heterogeneity(digits.train.labels, parts), 2)
+>>> round(heterogeneity(digits.train.targets, parts), 2)
 0.67
 """
 

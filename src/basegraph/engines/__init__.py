@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from basegraph.engines.checkpoint import Checkpoint, CheckpointError
     from basegraph.engines.contract import Engine, EngineProblem, EngineRun
     from basegraph.engines.device import pick_device
-    from basegraph.engines.evaluation import Accuracy, Selection
+    from basegraph.engines.evaluation import Score, Selection
     from basegraph.engines.select import single_process_engine
     from basegraph.engines.stacked.engine import StackedEngine
 else:
@@ -32,7 +32,7 @@ else:
         "Engine": "basegraph.engines.contract",
         "EngineRun": "basegraph.engines.contract",
         "EngineProblem": "basegraph.engines.contract",
-        "Accuracy": "basegraph.engines.evaluation",
+        "Score": "basegraph.engines.evaluation",
         "Selection": "basegraph.engines.evaluation",
         "Checkpoint": "basegraph.engines.checkpoint",
         "CheckpointError": "basegraph.engines.checkpoint",
@@ -44,13 +44,13 @@ else:
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 __all__ = [
-    "Accuracy",
     "CapturedEngine",
     "Checkpoint",
     "CheckpointError",
     "Engine",
     "EngineProblem",
     "EngineRun",
+    "Score",
     "Selection",
     "StackedEngine",
     "pick_device",

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from basegraph.algorithms.method import Method
 from basegraph.data.plan import Planner
-from basegraph.engines.evaluation import Accuracy, Selection
+from basegraph.engines.evaluation import Measure, Score, Selection
 from basegraph.models.flat import FlatModel
+from basegraph.models.gradients import Loss
 from basegraph.topologies.core.sequence import Topology
 
 
@@ -60,8 +61,8 @@ class EngineRun(Protocol):
     def hardware(self) -> str:
         """What the steps are made on, and how: for the record."""
 
-    def evaluate(self, selection: Selection) -> dict[str, Accuracy]:
-        """The accuracies of these nodes on these samples, by set."""
+    def evaluate(self, selection: Selection) -> dict[str, Score]:
+        """The scores of these nodes on these samples, by set."""
 
     def consensus_distance(self) -> float:
         """(1/n) Σ_i |x_i - mean|²."""
@@ -132,6 +133,9 @@ class EngineProblem(Protocol):
     planner: Planner
     topology: Topology
     steps_per_epoch: int
+    loss: Loss
+    measure: Measure
+    """What evaluations measure."""
     evaluated: Selection
     """What evaluations use before the last one."""
 

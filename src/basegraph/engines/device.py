@@ -1,6 +1,6 @@
 """The device that a run asks for, and its data there.
 
-Shape legend: samples (nodes, batch, ...), labels (nodes, batch), or without the node axis.
+Shape legend: samples and targets (nodes, batch, ...), or without the node axis.
 """
 
 from __future__ import annotations
@@ -41,31 +41,44 @@ def pick_device(name: str) -> torch.device:
 
 
 def on_device(split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The images and labels of a split as tensors.
+    """The inputs and targets of a split as tensors, of the types that models and losses take.
 
-    Read-only arrays are copied, as torch has no read-only tensors.
+    Images stay as they are until they are gathered. Other floating-point numbers become float32,
+    integers int64. Read-only arrays are copied, as torch has no read-only tensors.
     """
-    images, labels = (np.require(part, requirements="W") for part in (split.images, split.labels))
-    return torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device)
+    inputs, targets = (
+        torch.as_tensor(np.require(part, requirements="W"))
+        for part in (split.inputs, split.targets)
+    )
+    if inputs.dim() != 4:
+        inputs = _converted(inputs)
+    return inputs.to(device), _converted(targets).to(device)
+
+
+def _converted(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.float32 if tensor.is_floating_point() else torch.int64)
 
 
 class DeviceData:
     """A dataset on a device; samples are normalized when they are gathered."""
 
     def __init__(self, dataset: Dataset, device: torch.device) -> None:
-        self.mean, self.std = (torch.as_tensor(s).to(device) for s in dataset.statistics())
-        self.images, self.labels = on_device(dataset.train, device)
-        self.test_images, self.test_labels = on_device(dataset.test, device)
+        self.mean: Tensor | None = None
+        self.std: Tensor | None = None
+        statistics = dataset.statistics()
+        if statistics is not None:
+            self.mean, self.std = (torch.as_tensor(s).to(device) for s in statistics)
+        self.inputs, self.targets = on_device(dataset.train, device)
+        self.test_inputs, self.test_targets = on_device(dataset.test, device)
 
     def batch(self, planned: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """The training samples and labels of one step of a plan."""
-        samples = gather(self.images, **planned, mean=self.mean, std=self.std)
-        return samples, self.labels[planned["sample"]]
+        """The training samples and targets of one step of a plan."""
+        samples = gather(self.inputs, **planned, mean=self.mean, std=self.std)
+        return samples, self.targets[planned["sample"]]
 
     def questions(self, name: str, places: Tensor) -> Questions:
         """These samples of the test set, or of the training set where another set is named."""
         test = name == "test"
-        images, labels = (
-            (self.test_images, self.test_labels) if test else (self.images, self.labels)
-        )
-        return Questions(images, labels, places, self.mean, self.std)
+        inputs = self.test_inputs if test else self.inputs
+        targets = self.test_targets if test else self.targets
+        return Questions(inputs, targets, places, self.mean, self.std)

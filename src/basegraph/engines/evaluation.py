@@ -19,8 +19,8 @@ Outputs = Callable[[Tensor, Tensor], Tensor]
 """models (m, d), samples (b, ...) -> outputs (m, b, classes)"""
 
 
-class Accuracy(NamedTuple):
-    """Shares of correct answers on one set."""
+class Score(NamedTuple):
+    """How good models are on one set: shares of correct answers, or mean losses."""
 
     mean: float
     """Over nodes, of each node's own model: what the paper reports."""
@@ -29,11 +29,39 @@ class Accuracy(NamedTuple):
     worst: float
     """Of the worst node."""
 
-    @classmethod
-    def of(cls, nodes: Tensor, averaged: Tensor, samples: int) -> Accuracy:
-        """From numbers of correct answers."""
-        shares = nodes.cpu().double() / samples
-        return cls(float(shares.mean()), float(averaged) / samples, float(shares.min()))
+
+class Measure(NamedTuple):
+    """What is measured when models are evaluated."""
+
+    name: str
+    """`accuracy` or `loss`, as in the names of metrics."""
+    totals: Callable[[Tensor, Tensor], Tensor]
+    """outputs (m, b, ...), targets (b, ...) -> the sum over samples for each model, (m,)"""
+    dtype: torch.dtype
+    """Of the sums."""
+
+    def score(self, nodes: Tensor, averaged: Tensor, samples: int) -> Score:
+        """The score of some nodes' sums, and of that of the average of all models."""
+        means = nodes.cpu().double() / samples
+        worst = means.min() if self.name == "accuracy" else means.max()
+        return Score(float(means.mean()), float(averaged) / samples, float(worst))
+
+
+def _correct(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs.argmax(dim=2) == labels).sum(dim=1)
+
+
+ACCURACY = Measure("accuracy", _correct, torch.int64)
+"""Shares of correct answers, for targets that are classes."""
+
+
+def mean_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> Measure:
+    """The mean of a loss that is itself a mean over samples."""
+
+    def totals(outputs: Tensor, targets: Tensor) -> Tensor:
+        return torch.stack([loss(each, targets).double() * len(targets) for each in outputs])
+
+    return Measure("loss", totals, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -53,12 +81,12 @@ class Selection:
 class Questions(NamedTuple):
     """What models are asked: some samples of a set, normalized when they are needed."""
 
-    images: Tensor
-    labels: Tensor
+    inputs: Tensor
+    targets: Tensor
     places: Tensor
     """Numbers of the samples."""
-    mean: Tensor
-    std: Tensor
+    mean: Tensor | None
+    std: Tensor | None
 
 
 def one_by_one(model: FlatModel) -> Outputs:
@@ -72,33 +100,40 @@ def chunk_size(models: int, samples: int) -> int:
 
 
 @torch.no_grad()
-def correct(
-    outputs: Outputs, models: Tensor, asked: Questions, *, together: int, chunk: int
+def totals(
+    measure: Measure,
+    outputs: Outputs,
+    models: Tensor,
+    asked: Questions,
+    *,
+    together: int,
+    chunk: int,
 ) -> Tensor:
-    """The number of correct answers of each model.
+    """The sum of a measure over the samples, for each model.
 
     All pieces are equally large, so that they are one shape for a compiler.
 
     Args:
+        measure: What is summed.
         outputs: How models answer.
         models: (m, d): the models.
-        asked: The samples and their labels.
+        asked: The samples and what is expected.
         together: Models that answer at a time.
         chunk: Samples that they answer at a time.
 
     Returns:
-        (m,): a count for each model.
+        (m,): a sum for each model.
 
     """
-    right = torch.zeros(len(models), dtype=torch.int64, device=models.device)
+    sums = torch.zeros(len(models), dtype=measure.dtype, device=models.device)
     for some, _ in _pieces(len(models), together):
-        right[some] = 0
+        sums[some] = 0
         for part, counted in _pieces(len(asked.places), chunk):
             places = asked.places[part]
-            samples = gather(asked.images, places, asked.mean, asked.std)
-            good = outputs(models[some], samples).argmax(dim=2) == asked.labels[places]
-            right[some] += good[:, counted:].sum(dim=1)
-    return right
+            samples = gather(asked.inputs, places, asked.mean, asked.std)
+            answers = outputs(models[some], samples)
+            sums[some] += measure.totals(answers[:, counted:], asked.targets[places[counted:]])
+    return sums
 
 
 def _pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:

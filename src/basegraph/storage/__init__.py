@@ -19,12 +19,13 @@ False
 '42'
 """
 
-from basegraph.storage.files import CannotWrite, replacing, writable
+from basegraph.storage.files import AlreadyExists, CannotWrite, replacing, writable
 from basegraph.storage.inputs import BadFile, read_json, read_text, read_toml
 from basegraph.storage.lock import locked
 from basegraph.storage.provenance import provenance
 
 __all__ = [
+    "AlreadyExists",
     "BadFile",
     "CannotWrite",
     "locked",

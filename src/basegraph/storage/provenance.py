@@ -19,9 +19,16 @@ _ARGV: ContextVar[list[str] | None] = ContextVar("argv", default=None)
 
 
 def provenance(data: str) -> dict[str, str]:
-    """Command, versions, commit (where the source is a checkout), machine and data.
+    """What a result came from: command, versions, commit, machine and data.
 
-    torch and the GPU are named where this process has loaded torch: much here does without.
+    torch and the GPU are named only where this process has loaded torch.
+
+    Args:
+        data: A description of the data.
+
+    Returns:
+        What to write beside the result, as text by name.
+
     """
     from basegraph import __version__
 
@@ -66,10 +73,10 @@ def _torch() -> dict[str, str]:
     torch = sys.modules.get("torch")
     if torch is None:
         return {}
-    found = {"torch": str(torch.__version__)}
+    versions = {"torch": str(torch.__version__)}
     if torch.cuda.is_available():
-        found["gpu"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-    return found
+        versions["gpu"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    return versions
 
 
 def _commit() -> str:

@@ -26,6 +26,7 @@ from basegraph.engines.checkpoint import Checkpoint, CheckpointError
 from basegraph.engines.device import pick_device
 from basegraph.engines.distributed.collectives import broadcast
 from basegraph.engines.distributed.engine import PARENT_ENDED, DistributedEngine
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.membership.group import join
 from basegraph.engines.distributed.membership.handshake import require_alike, texts_of_all, together
 from basegraph.engines.distributed.membership.progress import seconds
@@ -33,7 +34,8 @@ from basegraph.engines.distributed.membership.torchrun import job, restarts
 from basegraph.engines.distributed.recovery import survivors
 from basegraph.engines.distributed.recovery.node_files import NodeFiles
 from basegraph.engines.distributed.recovery.survivors import Restart
-from basegraph.engines.distributed.shutdown.deadline import told_in_time
+from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
+from basegraph.engines.vectors import from_names
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
@@ -98,7 +100,8 @@ def train_distributed(
     seconds(timeout, "timeout")
     backend = "nccl" if device.type == "cuda" else "gloo"
     join(backend, timeout)
-    node = dist.get_rank()
+    membership = FixedMembership(timeout=timeout, device=device)
+    node = membership.node
     stack = ExitStack()  # node 0's lock on the folder
 
     def prepare() -> tuple[Dataset, Problem, RunFolder]:
@@ -111,17 +114,17 @@ def train_distributed(
         return dataset, Problem(config, dataset, module), folder
 
     try:
-        require_alike(config.same_on_all_nodes(), None, device)
-        dataset, problem, folder = together(prepare, None, device)
-        require_alike({"data or model": problem.fingerprint}, None, device)
-        engine = DistributedEngine(dataset, problem, device, timeout)
+        require_alike(config.same_on_all_nodes(), membership)
+        dataset, problem, folder = together(prepare, membership)
+        require_alike({"data or model": problem.fingerprint}, membership)
+        engine = DistributedEngine(dataset, problem, membership)
         threads = choose_threads(config, problem.model, dataset, device, 1)
         calls = (watcher if node == 0 else None) or Watcher()
         run = ElasticRun(problem, engine, folder, calls, threads.evaluations)
         run.begin_or_restart(dataset)
-        with using_threads(threads.steps), told_in_time() as asked:
+        with using_threads(threads.steps), logged_signals_with_deadline() as log:
             try:
-                (result,) = Loop(engine, [run]).run(asked.told)
+                (result,) = Loop(engine, [run]).run(log.received)
             except PeerLost as error:
                 raise run.rescued(error) from None
             except Interrupted as error:
@@ -152,12 +155,12 @@ class ElasticRun(Run):
     ) -> None:
         super().__init__(problem, engine, folder, watcher, evaluation_threads)
         self.engine = engine
-        self.files = NodeFiles(folder.nodes, None, engine.device)
+        self.files = NodeFiles(folder.nodes, engine.membership)
 
     def begin_or_restart(self, dataset: Dataset) -> None:
         """Start the folder, continue from its checkpoint, or begin again after a fault."""
         engine, folder = self.engine, self.folder
-        saved = together(self.load, None, engine.device)
+        saved = together(self.load, engine.membership)
         resumes = folder.resume or restarts() > 0
         agreed = self._from_node_0({"resumes": resumes, "facts": saved.facts if saved else {}})
         facts = agreed["facts"]
@@ -187,7 +190,7 @@ class ElasticRun(Run):
 
     def _at_node_0(self, write: Callable[[], None]) -> None:
         """Write to the folder (elsewhere that does nothing), and all stop if it cannot be done."""
-        together(write, None, self.engine.device)
+        together(write, self.engine.membership)
 
     def _survivors(self, facts: dict[str, Any]) -> Restart | None:
         """Where the survivors are, except those that the checkpoint has overtaken since."""
@@ -206,7 +209,11 @@ class ElasticRun(Run):
             return f"epoch {float(_epochs(one)):.2f} is behind the checkpoint's" if behind else ""
 
         return survivors.restart(
-            self.folder.nodes, self.engine.x_d, None, schema=SURVIVOR, left_out=left_out
+            self.folder.nodes,
+            self.engine.x_d,
+            self.engine.membership,
+            schema=SURVIVOR,
+            left_out=left_out,
         )
 
     def _refuse_ended(self, facts: dict[str, Any]) -> None:
@@ -220,7 +227,7 @@ class ElasticRun(Run):
 
     def _from_node_0(self, facts: dict[str, Any]) -> dict[str, Any]:
         """What node 0 has passed to this call, at every node."""
-        texts = texts_of_all(json.dumps(facts), None, self.engine.device)
+        texts = texts_of_all(json.dumps(facts), self.engine.membership)
         whole: dict[str, Any] = json.loads(texts[0])
         return whole
 
@@ -231,10 +238,9 @@ class ElasticRun(Run):
         x_d = torch.empty_like(self.engine.x_d)
         if tensors:
             kind = type(method.init(x_d[None]))
-            state = kind(*(tensors[f"state.{name}"] for name in kind._fields))
-            models = method.gradient_point(tensors["x"], state)
+            models = method.gradient_point(*from_names(tensors, kind))
             x_d.copy_(models.double().mean(dim=0))
-        broadcast(x_d, None, "the restart")
+        broadcast(x_d, self.engine.membership, "the restart")
         return Restart(x_d, facts["step"], list(range(before)), before, facts)
 
     def _begin_again(self, again: Restart, dataset: Dataset) -> None:

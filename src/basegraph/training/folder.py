@@ -39,6 +39,7 @@ FACTS: checkpoint.Schema = {
     "bytes": checkpoint.number(0, required=False),
     "loss_sum": checkpoint.number(),
     "loss_count": checkpoint.integer(0),
+    "parameters": checkpoint.TABLE._replace(required=False),
 }
 """What a run's checkpoint says besides its tensors."""
 

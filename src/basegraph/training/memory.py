@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from basegraph.algorithms.catalog import algorithm
+from basegraph.algorithms.method import Method
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError
 from basegraph.models.flat import FlatModel
@@ -28,11 +29,15 @@ class NotEnoughMemory(BasegraphError):
 def bytes_of_data(dataset: Dataset) -> int:
     """Bytes of the images and labels on the device, whatever the number of runs."""
     splits = (dataset.train, dataset.test)
-    return sum(split.images.nbytes + split.labels.nbytes for split in splits)
+    return sum(split.inputs.nbytes + split.targets.nbytes for split in splits)
 
 
 def bytes_of_run(
-    config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.device
+    config: RunConfig,
+    model: FlatModel,
+    dataset: Dataset,
+    device: torch.device,
+    method: Method | None = None,
 ) -> int:
     """Bytes that the nodes of one run take: models, states, gradients and activations.
 
@@ -41,18 +46,26 @@ def bytes_of_run(
         model: Its model.
         dataset: Its data, for the shape of a sample.
         device: Where it would be trained.
+        method: Its method, where that is not the configuration's.
 
     """
-    states = len(algorithm(config.algorithm).init(torch.zeros(1, 1)))
+    states = len((method or algorithm(config.algorithm)).init(torch.zeros(1, 1)))
     captured = device.type == "cuda" and config.capture
     vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
-    activations = _activations(model.module, dataset.shape) * config.batch * PASSES
+    example = torch.as_tensor(dataset.example())
+    activations = _activations(model.module, example) * config.batch * PASSES
     if device.type == "cpu" and model.has_convolutions:
         activations /= config.nodes  # one node after another
     return int(config.nodes * 4 * (vectors * model.size + activations))
 
 
-def fit(config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.device) -> int:
+def fit(
+    config: RunConfig,
+    model: FlatModel,
+    dataset: Dataset,
+    device: torch.device,
+    method: Method | None = None,
+) -> int:
     """How many such runs fit on a device side by side.
 
     Neither the topology nor the split of the data is needed: this can be asked before the work.
@@ -62,13 +75,14 @@ def fit(config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.dev
         model: Its model.
         dataset: Its data.
         device: Where it would be trained.
+        method: Its method, where that is not the configuration's.
 
     Raises:
         NotEnoughMemory: If not even one fits.
 
     """
     free = SHARE * free_memory(device) - bytes_of_data(dataset)
-    need = bytes_of_run(config, model, dataset, device)
+    need = bytes_of_run(config, model, dataset, device, method)
     count = int(free // need)
     if count < 1:
         nodes = max(0, int(free // (need / config.nodes)))
@@ -91,10 +105,10 @@ def free_memory(device: torch.device) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _activations(module: nn.Module, shape: tuple[int, int, int]) -> int:
+def _activations(module: nn.Module, example: Tensor) -> int:
     """Numbers that one sample leaves behind: every layer's output and what convolutions unfold."""
     total = 0
-    for layer, output in layer_outputs(module, shape):
+    for layer, output in layer_outputs(module, example):
         total += output.numel()
         if isinstance(layer, nn.Conv2d):
             total += layer.weight[0].numel() * output.numel() // layer.out_channels

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NotRequired, TypedDict, cast
 
-from basegraph.engines.evaluation import Accuracy, Selection
+from basegraph.engines.evaluation import Score, Selection
 from basegraph.storage.inputs import parse_json
 
 MAX_LINE = 2**16
@@ -20,17 +20,24 @@ class Metrics(TypedDict):
     step: int
     train_loss: float
     """The mean over nodes and over the steps since the last evaluation."""
-    test_accuracy: float
+    test_accuracy: NotRequired[float]
     """The mean over nodes of each node's own model: what the paper reports."""
-    test_accuracy_averaged: float
+    test_accuracy_averaged: NotRequired[float]
     """Of the average of all models."""
-    test_accuracy_worst: float
+    test_accuracy_worst: NotRequired[float]
     """Of the worst node."""
+    test_loss: NotRequired[float]
+    """In place of the accuracies, where the targets are not classes."""
+    test_loss_averaged: NotRequired[float]
+    test_loss_worst: NotRequired[float]
     validation_accuracy: NotRequired[float]
     validation_accuracy_averaged: NotRequired[float]
     validation_accuracy_worst: NotRequired[float]
+    validation_loss: NotRequired[float]
+    validation_loss_averaged: NotRequired[float]
+    validation_loss_worst: NotRequired[float]
     evaluated_nodes: int
-    """How many nodes the accuracies are of."""
+    """How many nodes were evaluated."""
     test_samples: int
     """How many samples of the test set were used."""
     validation_samples: NotRequired[int]
@@ -47,7 +54,8 @@ def make_metrics(
     epoch: int,
     step: int,
     train_loss: float,
-    accuracies: Mapping[str, Accuracy],
+    measure: str,
+    scores: Mapping[str, Score],
     selection: Selection,
     consensus_distance: float,
     bytes_per_node: float,
@@ -59,7 +67,8 @@ def make_metrics(
         epoch: Epochs made.
         step: Steps made.
         train_loss: The mean loss since the last evaluation.
-        accuracies: By set, `test` and perhaps `validation`.
+        measure: `accuracy` or `loss`.
+        scores: By set, `test` and perhaps `validation`.
         selection: The nodes and samples that they are of.
         consensus_distance: How far the models are apart.
         bytes_per_node: What a node has sent.
@@ -67,10 +76,10 @@ def make_metrics(
 
     """
     row: dict[str, Any] = {"epoch": epoch, "step": step, "train_loss": train_loss}
-    for name, accuracy in accuracies.items():
-        row[f"{name}_accuracy"] = accuracy.mean
-        row[f"{name}_accuracy_averaged"] = accuracy.averaged
-        row[f"{name}_accuracy_worst"] = accuracy.worst
+    for name, score in scores.items():
+        row[f"{name}_{measure}"] = score.mean
+        row[f"{name}_{measure}_averaged"] = score.averaged
+        row[f"{name}_{measure}_worst"] = score.worst
     row |= selection.counts()
     row["consensus_distance"] = consensus_distance
     row["bytes_per_node"] = bytes_per_node

@@ -12,6 +12,7 @@ from torch import Tensor
 from basegraph.data.dataset import Dataset
 from basegraph.engines.checkpoint import Checkpoint, CheckpointError, require_tensors
 from basegraph.engines.contract import EngineRun
+from basegraph.engines.vectors import by_name
 from basegraph.errors import BasegraphError, InvalidArgument, short
 from basegraph.training.config import MISSING
 from basegraph.training.folder import RunFolder
@@ -79,9 +80,7 @@ class Run:
             raise CheckpointError(f"{path}: step={facts['step']}: must be at most {last}")
         model = self.problem.model.initial()
         x_nd = model.new_empty(config["nodes"], len(model), device="meta")
-        state = self.problem.method.init(x_nd)._asdict()
-        like = {"x": x_nd, **{f"state.{name}": part for name, part in state.items()}}
-        require_tensors(path, saved.tensors, like)
+        require_tensors(path, saved.tensors, by_name(x_nd, self.problem.method.init(x_nd)))
         return saved
 
     def begin(self, dataset: Dataset, saved: Checkpoint | None) -> None:
@@ -172,12 +171,13 @@ class Run:
         last = step == problem.total_steps
         selection = problem.evaluated_last if last else problem.evaluated
         with using_threads(self.evaluation_threads):
-            accuracies = self.view.evaluate(selection)
+            scores = self.view.evaluate(selection)
         row = make_metrics(
             epoch=epoch,
             step=step,
             train_loss=self.loss_sum / self.loss_count if self.loss_count else math.nan,
-            accuracies=accuracies,
+            measure=problem.measure.name,
+            scores=scores,
             selection=selection,
             consensus_distance=self.view.consensus_distance(),
             bytes_per_node=self.bytes_sent,
@@ -209,6 +209,7 @@ class Run:
             "bytes": self.bytes_sent,
             "loss_sum": self.loss_sum,
             "loss_count": self.loss_count,
+            "parameters": self.problem.model.described_shapes(),
         }
 
     def _refuse_nonfinite(self) -> None:

@@ -56,7 +56,7 @@ def choose_threads(
         return Threads(config.threads, config.threads)
     if now == 1 or device.type != "cpu" or any(name in os.environ for name in SET_BY_USER):
         return Threads(now, now)
-    layers = layer_outputs(model.module, dataset.shape)
+    layers = layer_outputs(model.module, torch.as_tensor(dataset.example()))
     products = [multiply_adds(layer, output) for layer, output in layers]
     products = [count for count in products if count]
     per_sample = sum(products) / len(products) if products else model.size

@@ -9,22 +9,28 @@ from pathlib import Path
 
 from torch import nn
 
+from basegraph.algorithms.method import Method
 from basegraph.data.catalog import load, recorded_name
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import require_samples
 from basegraph.engines.device import pick_device
 from basegraph.engines.select import single_process_engine
-from basegraph.engines.signals import told_to_stop
+from basegraph.engines.signals import logged_signals
+from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
+from basegraph.models.gradients import Loss
 from basegraph.models.networks import build
 from basegraph.storage.files import CannotWrite
+from basegraph.topologies.catalog import topology as build_topology
+from basegraph.topologies.core.digest import digest
+from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Loop
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.metrics import Metrics
-from basegraph.training.problem import Problem
+from basegraph.training.problem import Own, Problem
 from basegraph.training.run import Diverged, Run, begin_together
 from basegraph.training.threads import choose_threads, using_threads
 from basegraph.training.watcher import Watcher
@@ -36,22 +42,28 @@ def train(
     *,
     resume: bool = False,
     watcher: Watcher | None = None,
+    topology: Topology | None = None,
+    algorithm: Method | None = None,
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
+    loss: Loss | None = None,
 ) -> list[Metrics]:
     """Train all nodes of a run in this process, or continue a run.
 
-    A run that was stopped before its first checkpoint resumes from the start.
+    What is passed besides the configuration is used in place of what that names, and the run
+    records so: to resume it, pass the same again. A run that was stopped before its first
+    checkpoint resumes from the start.
 
     Args:
         config: Everything that determines the run.
         out: The folder of the run.
         resume: Continue the run in the folder.
         watcher: What to call at the start, after a step and after an evaluation.
-        dataset: A dataset in place of the configuration's. The run records its own name.
-        module: A model in place of the configuration's: any module that is a function of its
-            parameters and samples alone. The run records the name of its class. To resume a run,
-            pass the same dataset and module again.
+        topology: Any topology for as many nodes, as `from_networkx` makes them, too.
+        algorithm: A method with its options bound, as `bg.algorithm` makes it.
+        dataset: Data of your own: images, or any arrays that the module takes.
+        module: Any module that is a function of its parameters and samples alone.
+        loss: `loss(outputs, targets)`, a mean over samples; cross-entropy if left out.
 
     Returns:
         The rows of metrics.jsonl, one per evaluation.
@@ -65,7 +77,8 @@ def train(
     folder = Path(out)
     with open_run(folder, resume=resume) as opened:
         watchers = {folder: watcher} if watcher else {}
-        (result,) = _train({opened: config}, watchers, dataset, module)
+        own = Own(topology, algorithm, loss)
+        (result,) = _train({opened: config}, watchers, dataset, module, own)
     if isinstance(result, Diverged):
         raise result
     return result
@@ -97,7 +110,7 @@ def train_together(
         for path, config in runs.items():
             continues = resume and (path / "config.toml").is_file()
             folders[stack.enter_context(open_run(path, resume=continues))] = config
-        return _train(folders, watchers or {}, dataset, module)
+        return _train(folders, watchers or {}, dataset, module, Own())
 
 
 def _train(
@@ -105,24 +118,26 @@ def _train(
     watchers: Mapping[Path, Watcher],
     dataset: Dataset | None,
     module: nn.Module | None,
+    own: Own,
 ) -> list[list[Metrics] | Diverged]:
-    configs = [_as_given(config, dataset, module) for config in folders.values()]
+    configs = [recorded(config, dataset, module, own) for config in folders.values()]
     config = configs[0]
     if dataset is None:
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
     device = pick_device(config.device)
+    own.require_all(config)
     modules = []
     for each in configs:  # what is cheap to find out comes first
         require_samples(each.nodes, len(dataset.train), each.validation)
         modules.append(module or build(each.model, dataset.shape, dataset.classes, each.seed))
     model = FlatModel(modules[0])
-    room = fit(config, model, dataset, device)
+    room = fit(config, model, dataset, device, own.method)
     if room < len(configs):
         raise NotEnoughMemory(f"{len(configs)} runs beside each other: {room} fit on {device}")
     threads = choose_threads(config, model, dataset, device, config.nodes * len(configs))
     with using_threads(threads.steps):
         pairs = zip(configs, modules, strict=True)
-        problems = [Problem(each, dataset, own_module) for each, own_module in pairs]
+        problems = [Problem(each, dataset, mine, own) for each, mine in pairs]
         engine = single_process_engine(dataset, problems)
         runs = [
             Run(problem, view, folder, watchers.get(folder.path, Watcher()), threads.evaluations)
@@ -133,18 +148,33 @@ def _train(
         if long is not None:
             runs[0].watcher.noted(long)
         try:
-            with told_to_stop() as asked:
-                return Loop(engine, runs).run(asked.told)
+            with logged_signals() as log:
+                return Loop(engine, runs).run(log.received)
         except CannotWrite as error:
             raise CannotWrite(
                 f"{error}; what was written before is kept: resume to continue"
             ) from error
 
 
-def _as_given(config: RunConfig, dataset: Dataset | None, module: nn.Module | None) -> RunConfig:
-    """The configuration with the names of the dataset and the module that are used instead."""
+def recorded(
+    config: RunConfig, dataset: Dataset | None, module: nn.Module | None, own: Own
+) -> RunConfig:
+    """The configuration with the names of what is used in place of what it names."""
     if dataset is not None:
         config = replace(config, dataset=recorded_name(dataset))
     if module is not None:
         config = replace(config, model=f"{OWN}{type(module).__name__}")
+    if own.topology is not None:
+        config = replace(config, topology=_recorded_topology(own.topology))
+    if own.method is not None:
+        config = replace(config, algorithm=f"{OWN}{own.method.name}")
     return config
+
+
+def _recorded_topology(t: Topology) -> str:
+    """The spec of these rounds in the catalogue, or a name marked as the user's own."""
+    try:
+        known = build_topology(t.spec, t.n)
+    except InvalidArgument:
+        return f"{OWN}{t.spec}"
+    return t.spec if digest(known) == digest(t) else f"{OWN}{t.spec}"

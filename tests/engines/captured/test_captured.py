@@ -5,14 +5,15 @@ Without a GPU the very functions that would be captured are called one after ano
 
 from __future__ import annotations
 
-import os
 import signal
 
 import pytest
 import torch
 
+import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.data.catalog import load
+from basegraph.engines import checkpoint
 from basegraph.engines.captured import engine
 from basegraph.engines.captured import graph as captured
 from basegraph.engines.captured.engine import CapturedEngine
@@ -20,7 +21,6 @@ from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Interrupted
 from basegraph.training.problem import Problem
 from basegraph.training.train import train
 from basegraph.training.watcher import Watcher
@@ -125,24 +125,42 @@ def test_compiled_step_is_the_plain_step(spec):
         assert accuracy == pytest.approx(theirs.evaluate(everything)["test"])
 
 
+def assert_resumes_within_an_epoch(config, folder):
+    """Stopped in the middle of an epoch; then it goes on as if it had not been."""
+    whole = train(config, folder / "whole")
+
+    def stop_halfway(step, total, loss):
+        if step == total // 2 + 1:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(bg.BasegraphError, match="SIGTERM after step"):
+        train(config, folder / "cut", watcher=Watcher(stepped=stop_halfway))
+    facts = checkpoint.load(folder / "cut" / "checkpoint.safetensors")[1]
+    assert 0 < facts["step"] < config.epochs * facts["steps_per_epoch"]
+    assert facts["step"] % facts["steps_per_epoch"]
+    resumed = train(config, folder / "cut", resume=True)
+    assert [row["epoch"] for row in resumed] == list(range(1, config.epochs + 1))
+    for row, expected in zip(resumed, whole, strict=True):
+        assert {**row, "seconds": 0} == pytest.approx({**expected, "seconds": 0}, rel=1e-4)
+    models = [
+        checkpoint.load(folder / run / "checkpoint.safetensors")[0]["x"] for run in ("cut", "whole")
+    ]
+    assert torch.allclose(*models, atol=2e-6)
+
+
+RESUMED = {"nodes": 5, "epochs": 6, "evaluate_every": 1, "compile": False}
+
+
+@pytest.mark.usefixtures("not_captured")
+def test_the_captured_functions_resume(monkeypatch, tmp_path):
+    monkeypatch.setitem(train.__globals__, "single_process_engine", CapturedEngine)
+    assert_resumes_within_an_epoch(RunConfig(**RESUMED, device="cpu"), tmp_path)
+
+
 @needs_gpu
 def test_a_captured_run_resumes(tmp_path):
-    """Stopped in the third epoch, not at its end."""
-    config = RunConfig(nodes=5, epochs=6, evaluate_every=1, device="cuda", compile=False)
-    whole = train(config, tmp_path / "whole")
-    stop = 2 * (whole[0]["step"]) + 3
-
-    def stepped(step, total, loss):
-        if step == stop:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(Interrupted):
-        train(config, tmp_path / "cut", watcher=Watcher(stepped=stepped))
-    again = train(config, tmp_path / "cut", resume=True)
-    assert [row["epoch"] for row in again] == [row["epoch"] for row in whole]
-    for ours, theirs in zip(again, whole, strict=True):
-        for name in ours.keys() - {"seconds"}:
-            assert ours[name] == pytest.approx(theirs[name], rel=1e-4), name
+    config = RunConfig(**RESUMED, device="cuda", precision="float32")
+    assert_resumes_within_an_epoch(config, tmp_path)
 
 
 def test_what_does_not_compile_goes_on_with_a_warning(monkeypatch):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,9 @@ import torch
 import basegraph as bg
 from basegraph.engines import checkpoint
 from basegraph.engines.distributed.mixer import DistributedMixer
-from scripts.faults import warm_up
-from support.launch import SCRIPTS, environment, free_port
+from support.forked import fork
+from support.forks import run_script
+from support.launch import free_port
 
 NODES = 4
 STEPS = 3
@@ -28,13 +29,12 @@ def case(call: str, lost_at: int) -> str:
     return f"{call}-{lost_at}"
 
 
-def node(call: str, lost_at: int, folder: Path) -> int:
+def node(call: str, lost_at: int, folder: Path, rank: int) -> int:
     torch.manual_seed(0)
     net = torch.nn.Linear(4, 3)
     optimizer = bg.DecentralizedOptimizer(
         net.parameters(), lr=0.1, timeout=20.0, checkpoint=folder / case(call, lost_at)
     )
-    rank = torch.distributed.get_rank()
     for _ in range(STEPS):
         optimizer.zero_grad()
         net(torch.full((2, 4), float(rank))).square().sum().backward()
@@ -75,23 +75,14 @@ def die_after(exchanges: int) -> None:
 
 
 def main(folder: Path) -> None:
-    """All nodes of all cases are forks of this process, which has imported everything already."""
-    warm_up()
+    """All nodes of all cases are forks of this process."""
     children = {}
     for call, lost_at in CASES:
-        port = str(free_port())
+        port = free_port()
         for rank in range(NODES):
-            child = os.fork()
-            if child:
-                children[child] = f"{case(call, lost_at)}.{rank}"
-                continue
-            log = os.open(folder / f"{case(call, lost_at)}.{rank}", os.O_WRONLY | os.O_CREAT)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.environ.update(
-                MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE=str(NODES), RANK=str(rank)
-            )
-            sys.exit(node(call, lost_at, folder))
+            name = f"{case(call, lost_at)}.{rank}"
+            child = fork(rank, NODES, port, partial(node, call, lost_at, folder), folder / name)
+            children[child] = name
     for child, name in children.items():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         (folder / f"{name}.code").write_text(str(code))
@@ -100,9 +91,7 @@ def main(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults")
-    subprocess.run(
-        [sys.executable, __file__, str(folder)], env=environment(), check=True, cwd=SCRIPTS
-    )
+    run_script(__file__, folder)
     return folder
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
 from basegraph.engines import checkpoint
 from scripts.faults import NODES, SCENARIOS
-from support.launch import SCRIPTS, Job, command, environment
+from support.forks import run_script
+from support.jobs import Job
+from support.launch import command
 
 SEEN = {
     "dies while connecting": "its start",
@@ -25,9 +26,7 @@ SEEN = {
 
 
 def test_the_lost_node_is_named_in_one_line(tmp_path):
-    subprocess.run(
-        [sys.executable, str(SCRIPTS / "faults.py"), str(tmp_path)], env=environment(), check=True
-    )
+    run_script("faults.py", tmp_path)
     for name, scenario in SCENARIOS.items():
         said = {rank: (tmp_path / name / str(rank)).read_text() for rank in range(NODES)}
         del said[scenario.lost]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,7 +12,7 @@ import torch.distributed as dist
 import basegraph as bg
 from basegraph.engines.distributed.bounded import within
 from basegraph.engines.distributed.membership.progress import Progress, Report, seconds, suspects
-from support.launch import SCRIPTS, environment
+from support.forks import run_script
 
 
 def gave_up(entered: int, waited_for: int | None = None) -> Report:
@@ -98,11 +96,7 @@ def test_timeouts_that_cannot_be_waited_for(timeout):
 
 
 def test_neighbors_name_a_straggler(tmp_path):
-    subprocess.run(
-        [sys.executable, str(SCRIPTS / "straggler.py"), str(tmp_path)],
-        env=environment(),
-        check=True,
-    )
+    run_script("straggler.py", tmp_path)
     t = bg.topology("base:k=1", n=6)
     met = {j for phase in range(t.period) for j in t.neighbors(3, phase)}
     for rank in range(6):

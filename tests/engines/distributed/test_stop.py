@@ -15,8 +15,9 @@ from safetensors.torch import load_file
 from test_train_distributed import command as train_command
 
 from basegraph.engines import checkpoint
-from basegraph.engines.signals import told_to_stop
-from support.launch import Job, command
+from basegraph.engines.signals import logged_signals
+from support.jobs import Job
+from support.launch import command
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 NODES = 3
@@ -50,7 +51,7 @@ def test_all_nodes_of_a_script_save(number, tmp_path):
         tell_all(job, number)
         if number == signal.SIGTERM:  # once more, before torchrun has ended
             job.process.send_signal(number)
-        job.process.wait(timeout=90)
+        job.process.wait()
     text = job.log.read_text(encoding="utf-8")
     steps = saved_steps(tmp_path)
     assert sorted(steps) == list(range(NODES)), text
@@ -68,7 +69,7 @@ def test_nobody_is_waited_for_beyond_the_grace_time(tmp_path):
         tell_all(job, signal.SIGTERM)
         text = job.wait_for(r"(saved node \d+ (.|\n)*){2}").string
         os.kill(hung, signal.SIGKILL)
-        job.process.wait(timeout=90)
+        job.process.wait()
     assert saved_steps(tmp_path) == {0: 5, 2: 5}, text
     own = re.search(r"going 2: (.*)", text)
     assert own is not None
@@ -83,17 +84,33 @@ def test_a_run_saves_when_all_its_processes_are_told(tmp_path):
     with Job(tmp_path / "log", run) as job:
         job.wait_for("epoch 2:")
         tell_all(job, signal.SIGTERM)
-        job.process.wait(timeout=90)
+        job.process.wait()
     text = job.log.read_text(encoding="utf-8")
     assert text.count("stopped by SIGTERM after step") == 1, text
     assert load_file(out / "checkpoint.safetensors")["x"].shape[0] == NODES
     assert not list((out / "nodes").glob("node-*"))
 
 
+@pytest.fixture
+def default_handlers():
+    """The handlers of a fresh process: optimizers of other tests may have installed theirs."""
+    previous = {
+        number: signal.signal(number, handler)
+        for number, handler in (
+            (signal.SIGINT, signal.default_int_handler),
+            (signal.SIGTERM, signal.SIG_DFL),
+        )
+    }
+    yield
+    for number, handler in previous.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("default_handlers")
 def test_the_third_signal_is_obeyed_at_once(monkeypatch):
     monkeypatch.setattr("basegraph.engines.signals.ECHO", 0.05)
     for together in (1, 5):
-        with told_to_stop() as asked:
+        with logged_signals() as log:
             for _ in range(together):
                 signal.raise_signal(signal.SIGINT)
             time.sleep(0.1)
@@ -101,11 +118,12 @@ def test_the_third_signal_is_obeyed_at_once(monkeypatch):
                 signal.raise_signal(signal.SIGINT)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
-            assert len(asked.told) == max(together + 1, 3)
+            assert len(log.received) == max(together + 1, 3)
 
 
+@pytest.mark.usefixtures("default_handlers")
 def test_a_forked_process_obeys_the_first():
-    with told_to_stop():
+    with logged_signals():
         child = os.fork()
         if not child:
             os.kill(os.getpid(), signal.SIGTERM)

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -22,18 +21,15 @@ from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
 from basegraph.training.train import train
+from support import launch
 from support.cli import run_here
 from support.forks import Ended, nodes_of
-from support.launch import Job, environment, free_port
+from support.jobs import Job
 
 
 def command(nodes: int, *flags: object, restarts: int = 0) -> list[str]:
-    return [
-        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(nodes),
-        "--master-addr", "127.0.0.1", "--master-port", str(free_port()),
-        "--max-restarts", str(restarts),
-        "-m", "basegraph", "train", "--engine", "distributed", *map(str, flags),
-    ]  # fmt: skip
+    train = ["-m", "basegraph", "train", "--engine", "distributed"]
+    return launch.command(nodes, *train, *flags, restarts=restarts)
 
 
 def run(nodes: int, *flags: object) -> Ended:
@@ -94,7 +90,7 @@ def test_a_killed_node_then_fewer_nodes(tmp_path):
         said = job.wait_for(  # in a round, or where all nodes tell each other their losses
             r"node \d: node 1 (\(last seen at .*\) )?did not answer at .*step \d+"
         )
-        job.wait_for(r"began again after step \d+ from the average of 2 of 3 nodes")
+        job.wait_for(r"restarted after step \d+ from the average of 2 of 3 nodes")
         text = job.wait_for(r"now 3 nodes: base:k=1[^\n]*n=3\n(.|\n)*epoch \d+:").string
         assert "saved node" in text, said
         text = job.stop()
@@ -133,8 +129,8 @@ def test_a_run_saves_and_stops_when_torchrun_is_killed(tmp_path):
 def test_any_number_of_nodes_begins_from_the_survivors_average(tmp_path):
     done = nodes_of(3, "restart_script.py", tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("began again") == 3
-    assert "began again after step 43 from the average of 4 of 5 nodes; base:k=1 for n=3" in (
+    assert done.stdout.count("restarted") == 3
+    assert "restarted after step 43 from the average of 4 of 5 nodes; base:k=1 for n=3" in (
         done.stderr
     )
 
@@ -222,11 +218,9 @@ def test_torchrun_does_not_turn_a_refused_run_into_a_resumed_one(tmp_path):
     train(RunConfig(nodes=3, epochs=1), tmp_path / "run")
     before = (tmp_path / "run" / "checkpoint.safetensors").read_bytes()
     flags = ["--epochs", 1, "--out", tmp_path / "run"]
-    done = subprocess.run(
-        command(2, *flags, restarts=1), capture_output=True, text=True, env=environment()
-    )
-    assert done.returncode != 0
-    assert done.stderr.count("holds a run already") == 2
+    with Job(tmp_path / "log", command(2, *flags, restarts=1)) as job:
+        assert job.process.wait() != 0
+    assert job.log.read_text(encoding="utf-8").count("holds a run already") == 2
     assert (tmp_path / "run" / "checkpoint.safetensors").read_bytes() == before
 
 
@@ -268,7 +262,7 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     generation.begin(tmp_path / "machine-0" / "run" / "nodes", 4)
     done = nodes_of(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "began again" not in done.stdout
+    assert "restarted" not in done.stdout
     reason = "node 1: run/nodes/node-1.safetensors: epoch 0.43 is behind the checkpoint's"
     assert done.stderr.count(f"left out: {reason}") == 1
     reason = "node 1: run/nodes/node-0.safetensors: is of start 3; the run is at start 4"

@@ -40,8 +40,8 @@ class Naive:
     def step(self, step):
         config, data = self.nodes.config, self.nodes.data
         planned = self.planned(step)
-        samples = gather(data.images, **planned, mean=data.mean, std=data.std)
-        labels = data.labels[planned["sample"]]
+        samples = gather(data.inputs, **planned, mean=data.mean, std=data.std)
+        labels = data.targets[planned["sample"]]
         total = config.epochs * self.nodes.steps_per_epoch
         lr = config.lr * (1 + np.cos(np.pi * step / total)) / 2
         half = []

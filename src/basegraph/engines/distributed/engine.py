@@ -10,24 +10,27 @@ import time
 from collections.abc import Mapping, Sequence
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from basegraph.data.dataset import Dataset
 from basegraph.engines.contract import EngineProblem, EngineRun
 from basegraph.engines.device import DeviceData
 from basegraph.engines.distributed import collectives
+from basegraph.engines.distributed.blocks import Options, Part, in_blocks
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.torchrun import orphaned
+from basegraph.engines.distributed.method import NodeMethod
+from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.evaluation import (
-    Accuracy,
     Questions,
+    Score,
     Selection,
     chunk_size,
-    correct,
     one_by_one,
+    totals,
 )
 from basegraph.models.gradients import Gradients, products_in
-from basegraph.optim.decentralized import DecentralizedOptimizer
 
 MAX_PENDING = 10
 """The most steps between two exchanges of losses and signals."""
@@ -44,31 +47,32 @@ class DistributedEngine:
     It makes one run, and is the view of that run itself.
     """
 
-    def __init__(
-        self, dataset: Dataset, problem: EngineProblem, device: torch.device, timeout: float
-    ) -> None:
+    def __init__(self, dataset: Dataset, problem: EngineProblem, membership: Membership) -> None:
         self.problem = problem
         self.config = config = problem.config
-        self.node, self.n = dist.get_rank(), dist.get_world_size()
-        self.device = device
+        self.membership = membership
+        self.node, self.n = membership.node, membership.n
+        self.device = device = membership.device
         self.steps_per_epoch = problem.steps_per_epoch
         self.data = DeviceData(dataset, device)
         model = problem.model
         model.module.to(device)
-        self.gradients = Gradients(model, nn.functional.cross_entropy, precision=config.precision)
-        self.optimizer = DecentralizedOptimizer(
-            model.module.parameters(),
-            problem.method,
-            lr=config.lr,
-            topology=problem.topology,
-            weight_decay=config.weight_decay,
-            local_steps=config.local_steps,
-            timeout=timeout,
-            refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
-            allow_unstable=config.allow_unstable,
+        self.gradients = Gradients(model, problem.loss, precision=config.precision)
+        node = Node(
+            list(model.module.parameters()),
+            problem.topology,
+            membership,
+            NodeOptions(
+                local_steps=config.local_steps,
+                timeout=membership.timeout,
+                refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
+                stop_with_torchrun=False,  # all nodes stop at the same step
+            ),
         )
-        self.optimizer._node.stop.enabled = False  # all nodes stop at the same step
-        self.mixer = self.optimizer.mixer
+        node.start({"algorithm": problem.method.name})
+        self.mixer = node.mixer
+        self.method = NodeMethod(problem.method, node)
+        self._step = 0
         self._epoch: tuple[int, dict[str, Tensor]] | None = None
         self._losses: list[Tensor] = []
         self._max_pending = 1
@@ -82,12 +86,12 @@ class DistributedEngine:
     @property
     def step(self) -> int:
         """Steps made so far."""
-        return self.optimizer.gossip_step
+        return self._step
 
     @property
     def x_d(self) -> Tensor:
         """The model of this node."""
-        return self.optimizer.model
+        return self.method.node.x_d
 
     # -- steps -------------------------------------------------------------------------------
 
@@ -96,12 +100,10 @@ class DistributedEngine:
         samples, labels = self.data.batch(self._planned(self.step))
         with products_in(self.config.precision):
             losses, gradients = self.gradients(self.x_d[None], samples[None], labels[None])
-        parts = self.problem.model.views(gradients[0])
-        for name, parameter in self.problem.model.module.named_parameters():
-            parameter.grad = parts[name]
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.problem.learning_rate(self.step)
-        self.optimizer.step()
+        lr = self.problem.learning_rate(self.step)
+        options = Options(lr, self.config.weight_decay, self.problem.method)
+        self.method.step(self.step, in_blocks([Part(0, gradients[0], options)]))
+        self._step += 1
         self._losses.append(losses[0])
 
     def _planned(self, step: int) -> dict[str, Tensor]:
@@ -155,39 +157,40 @@ class DistributedEngine:
             name = f"{torch.cuda.get_device_name(self.device)}, {self.config.precision}"
         return f"{name}, {self.n} processes"
 
-    def evaluate(self, selection: Selection) -> dict[str, Accuracy]:
-        """The accuracies of these nodes on these samples, by set.
+    def evaluate(self, selection: Selection) -> dict[str, Score]:
+        """The scores of these nodes on these samples, by set.
 
         Every node evaluates its own model, and the average of all on its share of the samples.
         """
         average = self._average(self.x_d.clone())
         mine = self.node in selection.nodes
-        accuracies = {}
+        scores = {}
         for name, samples in selection.sets.items():
             places = torch.as_tensor(samples).to(self.device)
             asked = self.data.questions(name, places if mine else places[:0])
             shared = asked._replace(places=places[self.node :: self.n])
-            right = torch.cat([self._correct(self.x_d, asked), self._correct(average, shared)])
-            counts = self._of_all(right, "the evaluation").cpu()
+            sums = torch.cat([self._totals(self.x_d, asked), self._totals(average, shared)])
+            counts = self._of_all(sums, "the evaluation").cpu()
             nodes = counts[torch.as_tensor(selection.nodes), 0]
-            accuracies[name] = Accuracy.of(nodes, counts[:, 1].sum(), len(samples))
-        return accuracies
+            scores[name] = self.problem.measure.score(nodes, counts[:, 1].sum(), len(samples))
+        return scores
 
-    def _correct(self, model: Tensor, asked: Questions) -> Tensor:
+    def _totals(self, model: Tensor, asked: Questions) -> Tensor:
         outputs = one_by_one(self.problem.model)
         chunk = chunk_size(1, len(asked.places))
         with products_in(self.config.precision):
-            return correct(outputs, model[None], asked, together=1, chunk=chunk)
+            measure = self.problem.measure
+            return totals(measure, outputs, model[None], asked, together=1, chunk=chunk)
 
     def consensus_distance(self) -> float:
         """(1/n) Σ_i |x_i - mean|²."""
-        x_d = self.optimizer.vectors()["x"].double()
+        x_d = self.method.vectors()["x"].double()
         far = (x_d - self._average(x_d.clone())).square().sum()
         return float(self._of_all(far[None], "the evaluation").mean())
 
     def first_nonfinite(self) -> tuple[str, int] | None:
         """The first tensor of any node with a value that is not finite, and its node; or None."""
-        vectors = self.optimizer.vectors()
+        vectors = self.method.vectors()
         good = torch.stack([torch.isfinite(vector).all() for vector in vectors.values()])
         finite = self._of_all(good.to(torch.int64), "the models")
         for node, each in enumerate(finite.tolist()):
@@ -201,25 +204,25 @@ class DistributedEngine:
     def tensors(self) -> dict[str, Tensor]:
         """At node 0 what a checkpoint holds, (n, ...) each; nothing elsewhere."""
         whole = {}
-        for name, own in self.optimizer.vectors().items():
-            parts = collectives.gather(own, None, f"the checkpoint of step {self.step}")
+        for name, own in self.method.vectors().items():
+            parts = collectives.gather(own, self.membership, f"the checkpoint of step {self.step}")
             if parts:
                 whole[name] = torch.stack(parts)
         return whole
 
     def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Continue from what node 0 has."""
-        own = {name: torch.empty_like(v) for name, v in self.optimizer.vectors().items()}
+        own = {name: torch.empty_like(v) for name, v in self.method.vectors().items()}
         for name, mine in own.items():
             parts = list(tensors[name].to(mine)) if self.node == 0 else []
-            collectives.scatter(mine, parts, None, "the restart")
-        self.optimizer.restore(own, step)
+            collectives.scatter(mine, parts, self.membership, "the restart")
+        self.method.restore(own)
+        self._step = step
 
     def begin_again(self, x_d: Tensor, step: int) -> None:
         """All nodes at this model, with a fresh state of the method."""
-        state = self.problem.method.state(x_d, step)
-        named = {f"state.{name}": part for name, part in state._asdict().items()}
-        self.optimizer.restore({"x": x_d, **named}, step)
+        self.method.restart(x_d, step)
+        self._step = step
         self._epoch = None
 
     # -- all nodes ---------------------------------------------------------------------------
@@ -229,4 +232,5 @@ class DistributedEngine:
 
     def _of_all(self, own: Tensor, what: str) -> Tensor:
         """(n, ...): what each node has."""
-        return torch.stack(collectives.all_gather(own, None, f"{what} of step {self.step}"))
+        phase = f"{what} of step {self.step}"
+        return torch.stack(collectives.all_gather(own, self.membership, phase))

@@ -32,7 +32,7 @@ class Stamp(NamedTuple):
     """One of `PHASES`."""
     step: int
     """Steps that the node had completed."""
-    number: int
+    number: int = 0
     """Which round, counted on over periods."""
     content: str = "parameters"
     """One of `CONTENTS`."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from basegraph.data.augment import gather
 from basegraph.data.dataset import Dataset
@@ -25,6 +25,10 @@ from basegraph.models.gradients import Gradients
 
 PENDING = 50
 """Steps whose losses may stay on a GPU, so as not to wait for it."""
+
+
+MISFITS = (RuntimeError, TypeError, ValueError, IndexError, AssertionError)
+"""What torch raises where a model or a loss does not take what it is given."""
 
 
 class StackedNodes:
@@ -54,9 +58,7 @@ class StackedNodes:
         self.device = pick_device(self.config.device)
         self.model.module.to(self.device)
         self.data = DeviceData(dataset, self.device)
-        self.gradients = Gradients(
-            self.model, nn.functional.cross_entropy, precision=self.config.precision
-        )
+        self.gradients = Gradients(self.model, first.loss, precision=self.config.precision)
         self.step = 0
         starts = torch.stack([problem.model.initial().to(self.device) for problem in problems])
         self.x_nd = aligned(starts.repeat_interleave(self.n, dim=0))
@@ -97,24 +99,43 @@ class StackedNodes:
         x = x_nd.view(-1, self.n, x_nd.shape[1])
         return x.mean(dim=1, keepdim=True).expand_as(x).flatten(0, 1)
 
-    def _refuse_misfit(self, classes: int) -> None:
+    def _refuse_misfit(self, classes: int | None) -> None:
         """Refuse a model that does not fit, by one node's gradient on two samples."""
-        name, data = self.config.model, self.data
-        two = torch.arange(2, device=self.device)[None]
-        samples = gather(data.test_images, two, data.mean, data.std)
-        labels = torch.zeros(samples.shape[:2], dtype=torch.int64, device=self.device)
+        config, data = self.config, self.data
+        two = torch.arange(2, device=self.device)[None] % len(data.test_inputs)
+        samples, targets = (
+            gather(data.test_inputs, two, data.mean, data.std),
+            data.test_targets[two],
+        )
+        network = self.gradients.network
+        if config.precision == "bf16" and network is not None and not network.takes(samples):
+            raise InvalidArgument("precision", "bf16", "is for images and vectors of numbers")
+        shape = tuple(samples.shape[2:])
         try:
             outputs = self.model.forward(self.x_nd[0], samples[0])
-            self.gradients(self.x_nd[:1], samples, labels)
-        except (RuntimeError, TypeError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            shape = tuple(samples.shape[2:])
+        except MISFITS as error:
+            kind = "images" if data.mean is not None else "inputs"
             raise InvalidArgument(
-                "model", name, f"does not take images {shape}: {reason}"
+                "model", config.model, f"does not take {kind} {shape}: {_first_line(error)}"
             ) from None
-        if outputs.shape != (len(samples[0]), classes):
-            shape = tuple(outputs.shape[1:])
-            raise InvalidArgument("model", name, f"gives {shape} instead of {classes} outputs")
+        if classes is not None and outputs.shape != (2, classes):
+            given = tuple(outputs.shape[1:])
+            raise InvalidArgument(
+                "model", config.model, f"gives {given} instead of {classes} outputs"
+            )
+        try:
+            losses, _ = self.gradients(self.x_nd[:1], samples, targets)
+        except MISFITS as error:
+            name = getattr(self.problems[0].loss, "__name__", type(self.problems[0].loss).__name__)
+            raise InvalidArgument(
+                "loss", name, f"does not take outputs {tuple(outputs.shape)}: {_first_line(error)}"
+            ) from None
+        if losses.shape != (1,):
+            raise InvalidArgument("loss", tuple(losses.shape[1:]), "must be one number")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _own_state(method: Any, x_nd: Tensor) -> Any:

@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from basegraph.engines.evaluation import (
-    Accuracy,
     Outputs,
+    Score,
     Selection,
     chunk_size,
     consensus_distance,
-    correct,
     one_by_one,
+    totals,
 )
 from basegraph.engines.stacked.nodes import StackedNodes
+from basegraph.engines.vectors import by_name
 from basegraph.models.gradients import products_in
 
 
@@ -69,23 +70,23 @@ class StackedRun:
         whole = self._nodes.state
         return type(whole)(*(part[self._where] for part in whole))
 
-    def evaluate(self, selection: Selection) -> dict[str, Accuracy]:
-        """The accuracies of these nodes on these samples, by set."""
-        every = self._nodes
+    def evaluate(self, selection: Selection) -> dict[str, Score]:
+        """The scores of these nodes on these samples, by set."""
+        every, measure = self._nodes, self.problem.measure
         x_nd = every.method.gradient_point(self.x_nd, self.state)
         nodes = torch.as_tensor(selection.nodes).to(every.device)
         chosen = x_nd if len(nodes) == len(x_nd) else x_nd[nodes]
         models = torch.cat([chosen, x_nd.mean(dim=0, keepdim=True)])
         usual = self.problem.evaluated if self._one_shape else selection
         together = len(usual.nodes) + 1
-        accuracies = {}
+        scores = {}
         for name, samples in selection.sets.items():
             asked = every.data.questions(name, torch.as_tensor(samples).to(every.device))
             chunk = chunk_size(together, len(usual.sets[name]))
             with products_in(every.config.precision):
-                right = correct(self._outputs, models, asked, together=together, chunk=chunk)
-            accuracies[name] = Accuracy.of(right[:-1], right[-1], len(samples))
-        return accuracies
+                sums = totals(measure, self._outputs, models, asked, together=together, chunk=chunk)
+            scores[name] = measure.score(sums[:-1], sums[-1], len(samples))
+        return scores
 
     def consensus_distance(self) -> float:
         """(1/n) Σ_i |x_i - mean|²."""
@@ -101,8 +102,7 @@ class StackedRun:
 
     def tensors(self) -> dict[str, Tensor]:
         """What a checkpoint holds: the models `x` and the parts `state.*`, as views."""
-        named = {f"state.{name}": part for name, part in self.state._asdict().items()}
-        return {"x": self.x_nd, **named}
+        return by_name(self.x_nd, self.state)
 
     def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Continue from what `tensors` gave after this step."""

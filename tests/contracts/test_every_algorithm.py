@@ -1,0 +1,268 @@
+"""One set of properties over all algorithms: a new one joins by its catalogue line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import basegraph as bg
+from support.quadratics import D, Quadratics, average, mixes, run
+
+NOT_CENTRALIZED = {"d2-published"}
+"""It begins by doubling x and takes gradients twice, as published code does."""
+OVERSHOOTS = {"d2", "exact-diffusion", "decentlam"}
+"""Without gradients they do not only mix: they extrapolate, or keep a momentum of the mixing."""
+WRONG = {bool: (1, 0.5, "true", None), float: ("0.9", None, True, float("nan"), -1, 2)}
+"""By type of an option: what none may accept. (All numbers are shares, of momentum or damping.)"""
+
+
+@pytest.fixture(params=sorted(bg.ALGORITHMS))
+def name(request):
+    return request.param
+
+
+@pytest.fixture
+def method(name):
+    return bg.algorithm(name)
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(0)
+
+
+def randomly_filled(state, random):
+    return type(state)(*(random.standard_normal(part.shape) for part in state))
+
+
+class Recorded:
+    """A mix that remembers what it was given and what it returned."""
+
+    def __init__(self, mix):
+        self.mix, self.given, self.returned = mix, [], []
+
+    def __call__(self, v):
+        self.given.append(v)
+        self.returned.append(self.mix(v))
+        return self.returned[-1]
+
+
+def a_round(n=4):
+    matrix = bg.topology("ring", n=n)[0].matrix().toarray()
+    return lambda v: matrix @ v
+
+
+def test_has_a_one_line_description(name):
+    assert 20 < len(bg.ALGORITHMS[name].description) < 100
+
+
+def test_the_state_is_a_named_tuple_that_keeps_its_shape(method, random):
+    x, g = random.standard_normal((2, 4, D))
+    for step in (0, 9):
+        state = method.state(x, step)
+        _, after = method.step(x, g, state, 0.1, a_round())
+        assert type(after) is type(state) is type(method.init(x))
+        assert len(state) == len(type(state)._fields)
+        for part, new in zip(state, after, strict=True):
+            assert part.shape == new.shape
+            assert part.shape[:-1] == x.shape[:-1]  # what a node remembers is its own
+
+
+def test_a_step_changes_nothing_that_it_was_given(method, random):
+    x, g = random.standard_normal((2, 4, D))
+    state = randomly_filled(method.init(x), random)
+    kept = [part.copy() for part in (x, g, *state)]
+    method.step(x, g, state, 0.1, a_round())
+    assert all(map(np.array_equal, (x, g, *state), kept))
+
+
+def test_numpy_and_torch_give_the_same(method, random):
+    x = random.standard_normal((4, D))
+    state, tensor = method.init(x), torch.tensor(x)
+    tensor_state, matrix = method.init(tensor), torch.tensor(a_round()(np.eye(4)))
+    for g in random.standard_normal((3, 4, D)):
+        x, state = method.step(x, g, state, 0.1, a_round())
+        tensor, tensor_state = method.step(
+            tensor, torch.tensor(g), tensor_state, 0.1, matrix.__matmul__
+        )
+        for one, other in zip((x, *state), (tensor, *tensor_state), strict=True):
+            assert np.allclose(one, other.numpy(), rtol=0, atol=1e-12)
+
+
+def test_a_node_of_its_own_computes_its_row(method, random):
+    """(d,) with what `mix` returned to node i gives row i of (n, d), and sends row i."""
+    n = 4
+    x = random.standard_normal((n, D))
+    state = method.init(x)
+    own = [(row, method.init(row)) for row in x]
+    for g in random.standard_normal((3, n, D)):
+        mix = Recorded(a_round(n))
+        x, state = method.step(x, g, state, 0.1, mix)
+        for i, (row, row_state) in enumerate(own):
+            received = iter([all_rows[i] for all_rows in mix.returned])
+            row_mix = Recorded(lambda v, received=received: next(received))
+            own[i] = method.step(row, g[i], row_state, 0.1, row_mix)
+            assert row.shape == (D,)
+            assert all(
+                np.allclose(sent, all_rows[i], rtol=0, atol=1e-12)
+                for sent, all_rows in zip(row_mix.given, mix.given, strict=True)
+            )
+            for mine, part in zip((own[i][0], *own[i][1]), (x, *state), strict=True):
+                assert np.allclose(mine, part[i], rtol=0, atol=1e-12)
+
+
+def test_messages_are_what_it_sends(method, random):
+    x = random.standard_normal((4, D))
+    mix = Recorded(a_round())
+    method.step(x, x, method.init(x), 0.1, mix)
+    assert sum(v.shape == x.shape for v in mix.given) == method.messages
+
+
+def test_ends_with_mix_where_it_says_so(method, random):
+    """x⁺ is the very array that `mix` returned, and the new state would be the same without it."""
+    x, g = random.standard_normal((2, 4, D))
+    state = randomly_filled(method.init(x), random)
+    mix = Recorded(a_round())
+    after, mixed_state = method.step(x, g, state, 0.1, mix)
+    _, own_state = method.step(x, g, state, 0.1, lambda v: v)
+    returned = any(after is v for v in mix.returned)
+    independent = all(map(np.array_equal, mixed_state, own_state))
+    assert method.ends_with_mix == (returned and independent)
+
+
+def test_linear_where_it_says_so(method, random):
+    """A step without gradients, and what is evaluated after it, as a function of (x, state)."""
+
+    def after(x, *state):
+        x, state = method.step(x, 0 * x, kind(*state), 0.1, a_round())
+        return [method.gradient_point(x, state), *state]
+
+    x = np.zeros((4, D))
+    kind = type(method.init(x))
+    one, other = (
+        [random.standard_normal(part.shape) for part in (x, *method.init(x))] for _ in range(2)
+    )
+    combined = after(*(2 * a - 3 * b for a, b in zip(one, other, strict=True)))
+    apart = [2 * a - 3 * b for a, b in zip(after(*one), after(*other), strict=True)]
+    assert method.linear == all(map(np.allclose, combined, apart))
+
+
+def test_gradients_are_first_taken_at_x_itself(method, random):
+    x = random.standard_normal((4, D))
+    for step in (0, 9):
+        assert np.array_equal(method.gradient_point(x, method.state(x, step)), x)
+
+
+def test_nodes_that_agree_stay_where_no_gradient_moves_them(method, random):
+    point = random.standard_normal(D)
+    x = np.tile(point, (4, 1))
+    state = method.state(x, 9)
+    for lr in (0.1, 0.0, 0.3):
+        x, state = method.step(x, 0 * x, state, lr, a_round())
+        assert np.allclose(method.gradient_point(x, state), point, rtol=0, atol=1e-12)
+
+
+def centralized(name, x, gradients, rates):
+    """x after each step of (momentum) SGD, as one node computes it."""
+    beta = 0.9 if "momentum" in bg.ALGORITHMS[name].options else 0.0
+    u = m = descent = 0 * x
+    if name == "d2-published":
+        descent = -x
+    for gradient, lr in zip(gradients, rates, strict=True):
+        g = gradient(x) if callable(gradient) else gradient
+        if name == "qg-dsgdm":  # m follows what x has moved: nothing, if lr is 0
+            u = beta * m + g
+            m = beta * m + (1 - beta) * u * (lr > 0)
+            x = x - lr * u
+        elif name == "d2-published":
+            x, descent = x - lr * g - descent, lr * g
+        else:
+            u = beta * u + (0 * g if name == "decentlam" and lr == 0 else g)
+            x = x - lr * u
+        yield x
+
+
+def test_one_node_is_the_centralized_form(name, method):
+    """With one node, every method is (momentum) SGD, step for step."""
+    problem = Quadratics(1)
+    expected = list(centralized(name, np.zeros((1, D)), [problem.gradients] * 30, [0.05] * 30))
+    for steps in (1, 2, 7, 30):
+        x = run(method, problem, lambda step: lambda v: v, steps)
+        assert np.allclose(x, expected[steps - 1], rtol=1e-9, atol=1e-12)
+
+
+def test_learning_rates_may_change_and_be_zero(name, method, random):
+    """The average over the nodes follows the centralized form; a rate of 0 takes no gradient."""
+    n, rates = 5, [0.1, 0.0, 0.05, 0.0, 0.2]
+    x = random.standard_normal((n, D))
+    gradients = random.standard_normal((len(rates), n, D))
+    means = centralized(name, x.mean(axis=0), gradients.mean(axis=1), rates)
+    state, mix_at = method.init(x), mixes(bg.topology("base", n=n))
+    for step, (g, lr, mean) in enumerate(zip(gradients, rates, means, strict=True)):
+        mix = average if method.centralized else mix_at(step)
+        before = x, state
+        x, state = method.step(x, g, state, lr, mix)
+        assert np.allclose(x.mean(axis=0), mean, rtol=0, atol=1e-12)
+        if lr == 0:
+            x_of_other_gradient, _ = method.step(before[0], -7 * g, before[1], lr, mix)
+            assert np.array_equal(x, x_of_other_gradient)
+
+
+@pytest.mark.parametrize("name", sorted(set(bg.ALGORITHMS) - NOT_CENTRALIZED), indirect=True)
+def test_complete_graph_is_the_centralized_form(name, method):
+    """With equal curvature, the average over nodes follows (momentum) SGD on the mean objective;
+    methods that mix last have every node there."""
+    problem, t = Quadratics(6, same_curvature=True), bg.topology("complete", n=6)
+    center = Quadratics(1)
+    center.h = problem.h[:1]
+    center.b = problem.solution[None]
+    for steps in (1, 2, 5, 25):
+        x = run(method, problem, mixes(t), steps)
+        expected = run(method, center, lambda step: lambda v: v, steps)
+        assert np.allclose(x.mean(axis=0), expected[0], rtol=1e-9, atol=1e-12)
+        if method.ends_with_mix or name in ("qg-dsgdm", "d2", "sgp", "decentlam", "allreduce-sgd"):
+            assert np.allclose(x, expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(set(bg.ALGORITHMS) - OVERSHOOTS), indirect=True)
+@pytest.mark.parametrize("n", [5, 6, 25])
+def test_nodes_agree_after_a_period_without_gradients(name, n):
+    t = bg.topology("base", n=n)
+    x0 = np.random.default_rng(1).standard_normal((n, D))
+    flat = Quadratics(n)
+    flat.h = np.zeros_like(flat.h)
+    # Quasi-global momentum follows the nodes' own motion, mixing included: it overshoots.
+    options = {"momentum": 0.0} if name == "qg-dsgdm" else {}
+    x = run(bg.algorithm(name, **options), flat, mixes(t), t.period, x0=x0)
+    if name == "allreduce-sgd":  # averages gradients: without any, nothing moves
+        assert np.array_equal(x, x0)
+    else:
+        factor = 2 if name == "d2-published" else 1  # it begins by doubling x
+        assert np.abs(x - factor * x0.mean(axis=0)).max() < 1e-13
+
+
+def test_wrong_options_are_refused_by_name(name):
+    for option, default in bg.ALGORITHMS[name].options.items():
+        for value in WRONG[type(default)]:
+            with pytest.raises(bg.InvalidArgument, match=f"{option}=.*must be"):
+                bg.algorithm(name, **{option: value})
+    with pytest.raises(bg.InvalidArgument, match=f"option of {name}='optoin'"):
+        bg.algorithm(name, optoin=1)
+
+
+def test_options_in_the_spec_are_options(name, random):
+    x, g = random.standard_normal((2, 4, D))
+    written = {bool: ("true", True), float: ("0.5", 0.5)}
+    for option, default in bg.ALGORITHMS[name].options.items():
+        text, value = written[type(default)]
+        results = []
+        for method in (
+            bg.algorithm(name),
+            bg.algorithm(name, **{option: value}),
+            bg.algorithm(f"{name}:{option}={text}"),
+        ):
+            state = randomly_filled(method.init(x), np.random.default_rng(1))
+            results.append(method.step(x, g, state, 0.1, a_round())[0])
+        assert np.array_equal(results[1], results[2])
+        assert not np.allclose(results[0], results[1])  # and it does something
