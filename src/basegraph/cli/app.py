@@ -42,9 +42,6 @@ FLAGS = {
 }
 """What the command line calls the library's arguments."""
 
-EXIT_CODES = {"Diverged": 1}
-"""Exit codes of errors that are not mistakes of the user, by class name: the classes need torch."""
-
 app = typer.Typer(
     name="basegraph",
     help="Exact averaging in finitely many gossip rounds, for any number of nodes.",
@@ -106,8 +103,8 @@ def main(argv: list[str] | None = None) -> None:
     except BasegraphError as error:
         if error.quiet:
             let_others_speak()
-            sys.exit(exit_code(error))
-        fail(str(error), exit_code(error))
+            sys.exit(error.exit_code)
+        fail(str(error), error.exit_code)
     except MemoryError as error:
         fail(f"not enough memory: {error}", 1)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
@@ -119,14 +116,6 @@ def main(argv: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", 130)
     sys.exit(status if isinstance(status, int) else 0)
-
-
-def exit_code(error: BasegraphError) -> int:
-    """The exit code for an error: 2 for a user's mistake, 128 + its number for a signal."""
-    signal: int | None = getattr(error, "signal", None)
-    if signal is not None:
-        return 128 + signal
-    return EXIT_CODES.get(type(error).__name__, error.exit_code)
 
 
 def silence() -> None:

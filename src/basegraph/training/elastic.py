@@ -132,6 +132,7 @@ def train_distributed(
                     error.args = (f"torchrun has ended: {error}",)
                 raise
         if isinstance(result, Diverged):
+            result.quiet = node != 0
             raise result
         return result
     except BasegraphError as error:

@@ -18,11 +18,12 @@ from basegraph.training.run import Diverged, Run
 
 
 class Interrupted(BasegraphError):
-    """A signal asked the run to stop, and it has written a checkpoint; `signal` is its number."""
+    """A signal asked the run to stop, and it has written a checkpoint."""
 
     def __init__(self, message: str, signal: int) -> None:
         super().__init__(message)
         self.signal = signal
+        self.exit_code = 128 + signal
 
 
 class Loop:

@@ -25,6 +25,8 @@ from basegraph.training.watcher import Watcher
 class Diverged(BasegraphError):
     """A loss or a parameter became infinite or NaN."""
 
+    exit_code = 1
+
 
 class Run:
     """What a run has seen so far, and its folder.
