@@ -111,8 +111,19 @@ def totals(
 ) -> Tensor:
     """The sum of a measure over the samples, for each model.
 
-    `together` models answer `chunk` samples at a time. All such pieces are equally large, so that
-    they are one shape for a compiler.
+    All pieces are equally large, so that they are one shape for a compiler.
+
+    Args:
+        measure: What is summed.
+        outputs: How models answer.
+        models: (m, d): the models.
+        asked: The samples and what is expected.
+        together: Models that answer at a time.
+        chunk: Samples that they answer at a time.
+
+    Returns:
+        (m,): a sum for each model.
+
     """
     sums = torch.zeros(len(models), dtype=measure.dtype, device=models.device)
     for some, _ in _pieces(len(models), together):
@@ -134,6 +145,12 @@ def _pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
 
 
 def consensus_distance(x_nd: Tensor) -> float:
-    """(1/n) Σ_i |x_i - mean|², of whole models."""
+    """(1/n) Σ_i |x_i - mean|², of whole models.
+
+    Example:
+        >>> consensus_distance(torch.tensor([[0.0], [2.0]]))
+        1.0
+
+    """
     centered = x_nd.double() - x_nd.double().mean(dim=0)
     return float(centered.square().sum() / len(x_nd))

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from basegraph.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from basegraph.errors import Interrupted, Loop
+    from basegraph.errors import Interrupted
     from basegraph.training.config import RunConfig
     from basegraph.training.elastic import train_distributed
     from basegraph.training.folder import RunFolder
+    from basegraph.training.loop import Loop
     from basegraph.training.metrics import Metrics
     from basegraph.training.problem import Facts, Problem
     from basegraph.training.run import Diverged, Run

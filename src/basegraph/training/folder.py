@@ -169,7 +169,16 @@ class RunFolder:
 
 @contextmanager
 def open_run(path: Path, *, resume: bool) -> Iterator[RunFolder]:
-    """The folder of a run, made if need be, for this process alone to write to."""
+    """Open the folder of a run for this process alone to write to; it is made if need be.
+
+    Args:
+        path: The folder.
+        resume: Whether the run in it is to be continued.
+
+    Raises:
+        InvalidArgument: If another process uses the folder, or it does not hold what it should.
+
+    """
     with locked("out", path):
         yield RunFolder(path, resume=resume)
 

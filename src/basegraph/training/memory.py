@@ -27,7 +27,7 @@ class NotEnoughMemory(BasegraphError):
 
 
 def bytes_of_data(dataset: Dataset) -> int:
-    """Images and labels on the device, whatever the number of runs."""
+    """Bytes of the images and labels on the device, whatever the number of runs."""
     splits = (dataset.train, dataset.test)
     return sum(split.inputs.nbytes + split.targets.nbytes for split in splits)
 
@@ -39,7 +39,16 @@ def bytes_of_run(
     device: torch.device,
     method: Method | None = None,
 ) -> int:
-    """What the nodes of one run take: models, states, gradients and activations."""
+    """Bytes that the nodes of one run take: models, states, gradients and activations.
+
+    Args:
+        config: The run.
+        model: Its model.
+        dataset: Its data, for the shape of a sample.
+        device: Where it would be trained.
+        method: Its method, where that is not the configuration's.
+
+    """
     states = len((method or algorithm(config.algorithm)).init(torch.zeros(1, 1)))
     captured = device.type == "cuda" and config.capture
     vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
@@ -57,10 +66,20 @@ def fit(
     device: torch.device,
     method: Method | None = None,
 ) -> int:
-    """How many such runs fit on the device beside each other; refused if not even one does.
+    """How many such runs fit on a device side by side.
 
     Neither the topology nor the split of the data is needed: this can be asked before the work.
-    `method` is used in place of the configuration's.
+
+    Args:
+        config: The run.
+        model: Its model.
+        dataset: Its data.
+        device: Where it would be trained.
+        method: Its method, where that is not the configuration's.
+
+    Raises:
+        NotEnoughMemory: If not even one fits.
+
     """
     free = SHARE * free_memory(device) - bytes_of_data(dataset)
     need = bytes_of_run(config, model, dataset, device, method)
@@ -76,7 +95,7 @@ def fit(
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can be allocated there."""
+    """Bytes that can be allocated on a device."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     about = Path("/proc/meminfo")

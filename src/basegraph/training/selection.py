@@ -23,7 +23,17 @@ PASSES = 3
 
 
 def everything(nodes: int, sets: dict[str, IntArray]) -> Selection:
-    """All nodes, and all samples of the sets that are not empty."""
+    """All nodes, and all samples of the sets that are not empty.
+
+    Args:
+        nodes: How many nodes there are.
+        sets: The samples of each set.
+
+    Example:
+        >>> everything(3, {"test": np.arange(5), "validation": np.arange(0)}).counts()
+        {'evaluated_nodes': 3, 'test_samples': 5}
+
+    """
     return Selection(np.arange(nodes), {name: part for name, part in sets.items() if len(part)})
 
 
@@ -32,6 +42,12 @@ def on_the_way(config: RunConfig, whole: Selection, training_samples: int) -> Se
 
     Where the configuration leaves it open, evaluations take about as many forward passes as the
     training between them: fewer samples first, then fewer nodes.
+
+    Args:
+        config: How many nodes and samples are asked for, and the seed that they are drawn from.
+        whole: All nodes and samples.
+        training_samples: Samples that all nodes together are trained on in an epoch.
+
     """
     budget = PASSES * training_samples * config.epochs_between_evaluations()
     counts = {name: len(samples) for name, samples in whole.sets.items()}

@@ -36,11 +36,20 @@ class Threads(NamedTuple):
 def choose_threads(
     config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.device, nodes: int
 ) -> Threads:
-    """`config.threads`, or else one thread per `WORK_PER_THREAD`, up to what torch uses now.
+    """The numbers of CPU threads of a run.
 
-    `nodes` are trained here, of one run or of several; a layer is computed for all of them at once,
-    except with convolutions, which a CPU computes for one node after another. On a GPU, and where
-    the environment sets a number of threads, it stays as it is.
+    That is `config.threads`, or else one thread per `WORK_PER_THREAD`, up to what torch uses now. A
+    layer is computed for all nodes at once, except with convolutions, which a CPU computes for one
+    node after another. On a GPU, and where the environment sets a number of threads, the number
+    stays as it is.
+
+    Args:
+        config: The run, or one of several runs side by side.
+        model: Its model.
+        dataset: Its data, for the shape of a sample.
+        device: Where it is trained.
+        nodes: How many nodes are trained in this process, of one run or of several.
+
     """
     now = torch.get_num_threads()
     if config.threads:

@@ -94,7 +94,7 @@ def test_updates_in_blocks_are_the_same(name, monkeypatch):
     whole = engine(**changes)
     for _ in range(6):
         whole.advance()
-    monkeypatch.setattr(update, "BLOCK", 5 * 1000)
+    monkeypatch.setattr(update, "BLOCK_NUMBERS", 5 * 1000)
     blocks = engine(**changes)
     for _ in range(6):
         blocks.advance()

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from basegraph.engines.stacked.mixer import few_neighbors, gathers_on_gpu, one_neighbor
-from basegraph.engines.stacked.peers import plan
+from basegraph.engines.stacked.peers import peers_of
 from basegraph.topologies.core.round import FloatArray, IntArray, Round
 from basegraph.topologies.core.sequence import Topology
 
-FEW = 4
+MAX_GATHERED = 4
 """Neighbors up to which gathering rows moves no more than a matrix product does."""
 
 
@@ -33,7 +33,7 @@ class RoundTables:
         self.topologies = topologies
         self.n = topologies[0].n
         self.width = max(1, *(t.max_degree for t in topologies))
-        self.gathers = self.width <= FEW or gathers_on_gpu(self.n, self.width)
+        self.gathers = self.width <= MAX_GATHERED or gathers_on_gpu(self.n, self.width)
         self._known: dict[tuple[int, int | None], tuple[IntArray, FloatArray]] = {}
 
     def of(self, numbers: list[list[int | None]]) -> dict[str, Tensor]:
@@ -62,7 +62,7 @@ class RoundTables:
         return few_neighbors(peers, weights)
 
     def _dense(self, w_rnn: Tensor, x_nd: Tensor) -> Tensor:
-        """As `stacked.dense`, for several runs beside each other."""
+        """As `stacked.mixer.dense`, for several runs beside each other."""
         x_rnd = x_nd.view(-1, self.n, x_nd.shape[1])
         first_r1d = x_rnd[:, :1]
         return (first_r1d + torch.bmm(w_rnn, x_rnd - first_r1d)).flatten(0, 1)
@@ -78,7 +78,7 @@ class RoundTables:
         peers = np.repeat(np.arange(self.n)[:, None], self.width, axis=1)
         weights = np.zeros((self.n, self.width))
         if r is not None:
-            known = plan(r)
+            known = peers_of(r)
             width = known.peers.shape[1]
             peers[:, :width], weights[:, :width] = known.peers, known.weights
         return peers, weights
