@@ -17,7 +17,7 @@ import torch
 import basegraph as bg
 from support.launch import free_port, warm_up
 
-SECONDS = 5.0
+SECONDS = 15.0
 HANGS, WAKES, KILLED = 7, 22, 35
 """Steps after which node 2 hangs, after which the others wait for its end, and are killed."""
 
