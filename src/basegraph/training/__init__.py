@@ -43,7 +43,8 @@ else:
         "train_together": "basegraph.training.train",
         "train_distributed": "basegraph.training.elastic",
     }
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    _NEEDS = dict.fromkeys(_HOMES.keys() - {"RunConfig"}, "torch")
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES, _NEEDS)
 
 __all__ = [
     "Diverged",
