@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from basegraph.data.dataset import Labels
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least
+from basegraph.topologies.core.random import generator, philox
 from basegraph.topologies.core.round import FloatArray, IntArray
 
 SPLIT_ORDERS = ("shuffled", "by-class")
@@ -79,13 +80,13 @@ def dirichlet(
     if not alpha >= 1e-300 or not np.isfinite(alpha):
         raise InvalidArgument("alpha", alpha, "must be a number above 0")
     size = _samples_per_node(len(labels), nodes)
-    generator = np.random.Generator(np.random.Philox(key=[seed, _PARTITION]))
+    random = generator(seed, _PARTITION)
     kinds = np.unique(labels)
     given: list[list[IntArray]] = [[] for _ in range(nodes)]
     for kind in kinds:
         own = np.flatnonzero(labels == kind)
         own = own[_shuffled(len(own), seed, _PARTITION, int(kind))]
-        shares = _dirichlet(generator, alpha, nodes)
+        shares = _dirichlet(random, alpha, nodes)
         for node, part in enumerate(np.split(own, np.cumsum(_apportion(shares, len(own)))[:-1])):
             given[node].append(part)
     kept, pool = _trim(given, size)
@@ -130,9 +131,9 @@ def _samples_per_node(count: int, nodes: int) -> int:
     return count // nodes
 
 
-def _dirichlet(generator: np.random.Generator, alpha: float, count: int) -> FloatArray:
+def _dirichlet(random: np.random.Generator, alpha: float, count: int) -> FloatArray:
     """Dir(α) by logarithms: a Gamma(α) is a Gamma(α+1) times U^(1/α), which may underflow."""
-    logs = np.log(generator.gamma(alpha + 1, size=count)) + np.log(generator.random(count)) / alpha
+    logs = np.log(random.gamma(alpha + 1, size=count)) + np.log(random.random(count)) / alpha
     shares = np.exp(logs - logs.max())
     return shares / shares.sum()
 
@@ -171,5 +172,5 @@ def _fill(kept: list[IntArray], pool: IntArray, size: int) -> IntArray:
 
 def _shuffled(count: int, seed: int, stream: int, part: int) -> NDArray[np.int64]:
     """A permutation from the generator's raw output, the same in every release of numpy."""
-    raw = np.random.Philox(key=[seed, stream], counter=[0, 0, 0, part + 1]).random_raw(count)
+    raw = philox(seed, stream, (0, 0, 0, part + 1)).random_raw(count)
     return np.argsort(raw, kind="stable")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from basegraph.topologies.core.random import philox
 from basegraph.topologies.core.round import IntArray
 
 Words = NDArray[np.uint64]
@@ -27,18 +28,15 @@ _LOW, _HALF = np.uint64(2**32 - 1), np.uint64(32)
 def raw_words(
     seed: int, streams: IntArray, counters: IntArray, count: int, start: int = 0
 ) -> Words:
-    """(r, count): what `Philox(key=[seed, streams[i]], counter=[start, counters[i], 0, 0])` gives.
+    """(r, count): what `philox(seed, streams[i], (start, counters[i], 0, 0))` gives.
 
-    >>> raw_words(1, np.array([2]), np.array([3]), 2) == np.random.Philox(
-    ...     key=[1, 2], counter=[0, 3, 0, 0]
-    ... ).random_raw(2)
+    >>> raw_words(1, np.array([2]), np.array([3]), 2) == philox(1, 2, (0, 3, 0, 0)).random_raw(2)
     array([[ True,  True]])
     """
     words = np.empty((len(streams), count), dtype=np.uint64)
     if count > FEW:
         for row, stream, counter in zip(words, streams, counters, strict=True):
-            generator = np.random.Philox(key=[seed, stream], counter=[start, counter, 0, 0])
-            row[:] = generator.random_raw(count)
+            row[:] = philox(seed, stream, (start, counter, 0, 0)).random_raw(count)
         return words
     blocks = -(-count // 4)
     # A generator moves its counter on before it gives a block.

@@ -125,5 +125,5 @@ def test_without_matplotlib_the_pip_command_is_named(monkeypatch):
         return original(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(bg.BasegraphError, match=r"pip install 'basegraph\[plots\]'"):
+    with pytest.raises(bg.MissingExtra, match=r"pip install 'basegraph\[plots\]'"):
         bg.topology("base", n=6).draw()

@@ -24,7 +24,9 @@ def philox(seed: int, stream: int = 0, counter: Counter = (0, 0, 0, 0)) -> np.ra
         counter: Four words of 64 bits, the first of which counts the blocks given out.
 
     """
-    return np.random.Philox(key=seed + (stream << 64), counter=np.array(counter, dtype=np.uint64))
+    return np.random.Philox(
+        key=int(seed) + (int(stream) << 64), counter=np.array(counter, dtype=np.uint64)
+    )
 
 
 def generator(seed: int, stream: int = 0) -> np.random.Generator:

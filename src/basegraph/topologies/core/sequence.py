@@ -12,7 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import InvalidArgument
+from basegraph.extras import optional_imports
 from basegraph.storage.files import writable
 from basegraph.topologies.core.integers import at_least, node
 from basegraph.topologies.core.notebook import topology_html
@@ -141,7 +142,7 @@ class Topology(ABC):
             The `matplotlib.figure.Figure`.
 
         Raises:
-            BasegraphError: If matplotlib is not installed.
+            MissingExtra: If matplotlib is not installed; names the pip command.
             InvalidArgument: If there are too many nodes or rounds to draw, or the path's suffix
                 is none of the three.
 
@@ -151,13 +152,9 @@ class Topology(ABC):
             4
 
         """
-        try:
+        with optional_imports():
             from basegraph.plots.canvas import save
             from basegraph.plots.rounds import rounds_figure
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] != "matplotlib":
-                raise
-            raise BasegraphError("draw needs matplotlib: pip install 'basegraph[plots]'") from None
         figure = rounds_figure(self, steps=steps if steps is not None else self.period or 1)
         if path is not None:
             suffixes = (".png", ".svg", ".pdf")
