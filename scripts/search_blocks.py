@@ -47,7 +47,7 @@ TURNS = 6
 """How many turns for each pair."""
 VISITED = 20_000
 """How many beginnings of partitions are looked at."""
-FOUND = 1000
+MOST_PARTITIONS = 1000
 """How many partitions the best ones are taken from."""
 
 
@@ -60,17 +60,17 @@ def partitions(n: int, rounds: int, count: int, others: int, known: dict[int, in
     """
     quick = [b for b in range(min(n - 1, 2**rounds), 0, -1) if known.get(b, rounds + 1) <= rounds]
     sizes = [b for b in quick if b + gcd(b, n) >= others]
-    found: list[Sizes] = []
+    blocks_of_n: list[Sizes] = []
     visited = 0
 
     def extend(rest: int, blocks: int, first: int, begun: Sizes) -> None:
         nonlocal visited
         visited += 1
-        if len(found) >= FOUND or visited > VISITED:
+        if len(blocks_of_n) >= MOST_PARTITIONS or visited > VISITED:
             return
         if blocks == 0:
             if rest == 0:
-                found.append(begun)
+                blocks_of_n.append(begun)
             return
         for at in range(first, len(sizes)):
             if sizes[at] * blocks < rest:
@@ -80,8 +80,8 @@ def partitions(n: int, rounds: int, count: int, others: int, known: dict[int, in
 
     if sizes:
         extend(n, count, 0, ())
-    found.sort(key=lambda blocks: (len(set(blocks)), -blocks[-1]))
-    return found[:PARTITIONS]
+    blocks_of_n.sort(key=lambda blocks: (len(set(blocks)), -blocks[-1]))
+    return blocks_of_n[:PARTITIONS]
 
 
 def candidates(n: int, rounds: int, known: dict[int, int]) -> Iterator[tuple[Sizes, Sizes]]:

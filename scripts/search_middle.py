@@ -115,13 +115,13 @@ class Search:
         aim = float(AIM)
         left = missing.ravel() - moves.sum(axis=1) * aim
         change = np.linalg.lstsq(moves, left, rcond=None)[0]
-        found = aim + change
+        weights = aim + change
         if np.abs(moves @ change - left).max() > 1e-9:
             return None
-        if found.min() < LEAST or found.max() > 1 - LEAST:
+        if weights.min() < LEAST or weights.max() > 1 - LEAST:
             return None
         weight = np.zeros(self.n)
-        weight[one] = weight[two] = found
+        weight[one] = weight[two] = weights
         return weight
 
     def value(self) -> float | None:
@@ -143,7 +143,7 @@ class Search:
     def anneal(self, random: Random, steps: int) -> tuple[float, MixParameters]:
         """The best of so many changes: two nodes change places, or change partners."""
         now = best = self.value() or 1.0
-        found = self.middle()
+        best_middle = self.middle()
         for step in range(steps):
             temperature = self.hot * (COLD / self.hot) ** (step / steps)
             i, j = self.near(random)
@@ -158,10 +158,10 @@ class Search:
             if value is not None and value < now + temperature * random.expovariate(1):
                 now = value
                 if now < best - 1e-12:
-                    best, found = now, self.middle()
+                    best, best_middle = now, self.middle()
             else:
                 self.place, self.mate = before
-        return best, found
+        return best, best_middle
 
     def middle(self) -> MixParameters:
         """What has been chosen."""

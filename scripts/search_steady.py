@@ -137,13 +137,13 @@ def improved(
     def judge(parameters: MirrorParameters) -> float:
         return mirror_disagreement(n, free_mirrors(places, parameters))
 
-    best, found = judge(now), True
-    while found:
-        found = False
+    best, improving = judge(now), True
+    while improving:
+        improving = False
         for option in list(changes(now)):
             value = judge(option)
             if value < best - 1e-12:
-                now, best, found = option, value, True
+                now, best, improving = option, value, True
                 break
     return best, now
 
@@ -156,11 +156,13 @@ def search(n: int, starts: int, seed: int) -> tuple[float, MirrorParameters]:
     for more in range(3):
         known = sorted(skeletons(places, euclid_length(n) + (more == 0)))
         random.shuffle(known)
-        found = [improved(n, splits, random, more) for splits in known[:starts]]
-        found.sort(key=lambda option: option[0])
+        starts_ranked = [improved(n, splits, random, more) for splits in known[:starts]]
+        starts_ranked.sort(key=lambda option: option[0])
         for _ in range(starts // 4):
-            found += [improved(n, choices.splits, random, more) for _, choices in found[:3]]
-        ranked += found
+            starts_ranked += [
+                improved(n, parameters.splits, random, more) for _, parameters in starts_ranked[:3]
+            ]
+        ranked += starts_ranked
     return min(ranked, key=lambda option: option[0])
 
 

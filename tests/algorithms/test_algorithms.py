@@ -34,8 +34,8 @@ def test_damped_d2_is_exact_on_a_finite_time_sequence():
     problem, t = Quadratics(25), bg.topology("base", n=25)
     share = largest_stable_damping(t)
     assert 0.1 < share < 0.3
-    found = run(algorithm("d2", damping=share), problem, mixes(t), 6000, lr=0.02)
-    assert error(found, problem) < 1e-9
+    x = run(algorithm("d2", damping=share), problem, mixes(t), 6000, lr=0.02)
+    assert error(x, problem) < 1e-9
     wild = run(algorithm("d2"), problem, mixes(t), 300, lr=0.02)
     assert not np.isfinite(wild).all() or error(wild, problem) > 1e6
 

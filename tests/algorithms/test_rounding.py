@@ -36,8 +36,8 @@ def relative_error(name, mix):
     for gradient, mean in zip(gradients, means, strict=True):
         x, state = method.step(x, gradient, state, LR, mix)
         expected, expected_state = method.step(expected, mean, expected_state, LR, lambda v: v)
-    found = method.gradient_point(x, state).double().mean(dim=0).numpy()
-    return np.abs(found - expected).max() / np.abs(expected).max()
+    computed = method.gradient_point(x, state).double().mean(dim=0).numpy()
+    return np.abs(computed - expected).max() / np.abs(expected).max()
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))

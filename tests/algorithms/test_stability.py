@@ -123,8 +123,8 @@ def test_local_steps_are_so_many_steps_without_a_message(name):
 
 def test_ten_million_local_steps_cost_no_more_than_two():
     t = bg.topology("base", n=25)
-    found = stability(algorithm("dsgdm"), t, 10**7)
-    assert found.stable
-    assert found.steps == 10**7 * t.period
+    verdict = stability(algorithm("dsgdm"), t, 10**7)
+    assert verdict.stable
+    assert verdict.steps == 10**7 * t.period
     with pytest.raises(Unstable, match="d2 is unstable"):
         require_stable(algorithm("d2"), t, 2**62)

@@ -26,17 +26,17 @@ def test_estimates_are_near_the_exact_values(spec, monkeypatch):
 
 @pytest.mark.parametrize(("spec", "n"), [("ring", 301), ("ring", 1000), ("torus", 1000)])
 def test_noise_is_not_estimated_where_it_takes_too_long_to_settle(spec, n):
-    found = bg.diagnose(bg.topology(spec, n=n))
-    assert found.noise is None
-    assert found.row()["noise"] == "not settled"
-    assert 0 < found.training[0.05] < 1
+    measured = bg.diagnose(bg.topology(spec, n=n))
+    assert measured.noise is None
+    assert measured.row()["noise"] == "not settled"
+    assert 0 < measured.training[0.05] < 1
 
 
 def test_nodes_that_are_not_connected():
     apart = bg.Sequence([bg.Round.from_edges(4, {(0, 1): "1/2", (2, 3): "1/2"})])
-    found = bg.diagnose(apart)
-    assert found.noise == inf
-    assert found.row()["noise"] == "infinite"
+    measured = bg.diagnose(apart)
+    assert measured.noise == inf
+    assert measured.row()["noise"] == "infinite"
 
 
 def test_random_topologies_have_none():

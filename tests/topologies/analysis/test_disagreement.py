@@ -43,8 +43,8 @@ def test_training_disagreement_is_the_steady_state_of_its_definition(spec, momen
             u = momentum * u + (x - b)
             x = w @ (x - rho * u)
             total += (x**2).sum()
-    found = bg.training_disagreement(t, rho, momentum)
-    assert found == pytest.approx(total / (n * t.period), rel=1e-10)
+    measured = bg.training_disagreement(t, rho, momentum)
+    assert measured == pytest.approx(total / (n * t.period), rel=1e-10)
 
 
 @pytest.mark.parametrize("spec", ["base", "ring", "one-peer-exponential", "short:k=2"])

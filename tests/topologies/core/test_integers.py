@@ -29,10 +29,10 @@ def test_logarithms_around_powers(base):
 
 @given(st.integers(1, 10**12), st.integers(2, 50))
 def test_digits_add_up(n, base):
-    found = digits(n, base)
-    assert sum(a * base**p for a, p in found) == n
-    assert all(1 <= a < base for a, _ in found)
-    assert [p for _, p in found] == sorted({p for _, p in found}, reverse=True)
+    nonzero = digits(n, base)
+    assert sum(a * base**p for a, p in nonzero) == n
+    assert all(1 <= a < base for a, _ in nonzero)
+    assert [p for _, p in nonzero] == sorted({p for _, p in nonzero}, reverse=True)
 
 
 @given(st.integers(1, 3000), st.integers(1, 60))

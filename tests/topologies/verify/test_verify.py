@@ -227,11 +227,11 @@ def test_primality():
 def test_the_number_of_primes_in_the_error_bound():
     """Sieved: all primes between 2^30 and 2^31, a segment at a time."""
     divisors = [p for p in range(3, 46_342, 2) if is_prime(p)]
-    found, length = 0, 2**23
+    primes, length = 0, 2**23
     for low in range(2**30 + 1, 2**31, 2 * length):  # the odd numbers low, low + 2, ...
         prime = np.ones(length, dtype=bool)
         for p in divisors:
             first = -low % p
             prime[(first + p * (first % 2)) // 2 :: p] = False
-        found += int(prime.sum())
-    assert found == PRIMES_BETWEEN_2_30_AND_2_31
+        primes += int(prime.sum())
+    assert primes == PRIMES_BETWEEN_2_30_AND_2_31
