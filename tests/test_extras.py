@@ -44,11 +44,12 @@ HELP = [
     *["", "topology", "verify", "lengths", "consensus", "explore", "train", "sweep", "compare"],
     *["reproduce", "reproduce consensus", "reproduce lengths", "reproduce illustrations"],
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
-    *["data", "data check", "data download", "bench", "bench model"],
+    *["data", "data check", "data download", "bench", "bench model", "export"],
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",
     "sweep sweep.toml --out runs": "torch",
+    "export run --out model.safetensors": "safetensors",
     "reproduce mnist --out mnist": "torch",
     "reproduce pairs --out pairs": "torch",
     "topology base -n 6 --draw base.svg": "matplotlib",
@@ -76,13 +77,14 @@ print(json.dumps(answers))
 PYTHON = """
 import inspect, pydoc, sys
 import basegraph as bg
-import basegraph.data, basegraph.plots
+import basegraph.data, basegraph.plots, basegraph.training
 
 print(bg.verify(bg.topology("base:k=1", n=5)))
 print(bg.algorithm("dsgdm").name, bg.RunConfig(nodes=5).nodes)
 missing = sorted(set(bg.__all__) - set(dir(bg)))
 print(missing)
 assert "consensus_error" in pydoc.render_doc(bg) and inspect.getmembers(basegraph.plots)
+assert inspect.getmembers(basegraph.training)
 for ask in (
     *[lambda name=name: getattr(bg, name) for name in missing],
     lambda: basegraph.data.load("digits"),
@@ -142,9 +144,9 @@ def test_python_without_extras(tmp_path):
     proof, config, missing, *errors = without_extras(PYTHON, tmp_path).splitlines()
     assert proof.startswith("base:k=1, n=5: ")
     assert config == "dsgdm 5"
-    assert missing == "['DecentralizedOptimizer', 'Gossip', 'train']"
+    assert missing == "['DecentralizedOptimizer', 'Gossip', 'export', 'train']"
     torch, sklearn = line_for("torch"), str(MissingExtra("sklearn"))
-    assert errors == [torch] * 3 + [sklearn, line_for("matplotlib"), torch, torch, torch]
+    assert errors == [torch] * 4 + [sklearn, line_for("matplotlib"), torch, torch, torch]
 
 
 def test_extras_are_those_of_the_package():

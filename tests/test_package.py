@@ -16,7 +16,10 @@ import basegraph as bg
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "basegraph"
-LAZY_PACKAGES = ["basegraph", "basegraph.models", "basegraph.optim", "basegraph.plots"]
+LAZY_PACKAGES = [
+    "basegraph",
+    *[f"basegraph.{name}" for name in ("engines", "models", "optim", "plots", "training")],
+]
 HEAVY = {"torch", "safetensors", "sklearn", "PIL", "matplotlib", "ray", "networkx", "scipy"}
 EXCEPTIONS = {("topologies/core/sequence.py", "plots")}
 """`t.draw()` belongs to the topology for its users; it imports the figures when it is called."""
@@ -46,13 +49,13 @@ def test_import_loads_nothing_else():
 
 
 def test_names_of_the_core_need_numpy_alone():
-    names = sorted(set(bg.__all__) - {"DecentralizedOptimizer", "Gossip", "train"})
+    names = sorted(set(bg.__all__) - {"DecentralizedOptimizer", "Gossip", "export", "train"})
     loaded = loaded_by(f"from basegraph import {', '.join(names)}")
     assert "numpy" in loaded
     assert not HEAVY & loaded
 
 
-@pytest.mark.parametrize("package", ["data", "plots", "storage", "experiments", "cli"])
+@pytest.mark.parametrize("package", ["data", "plots", "storage", "training", "experiments", "cli"])
 def test_packages_leave_torch_and_matplotlib_until_needed(package):
     assert not (HEAVY - {"scipy", "networkx"}) & loaded_by(f"import basegraph.{package}")
 

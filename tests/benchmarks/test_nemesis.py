@@ -16,7 +16,7 @@ ATTACKS = "full disk,hang,slow,orphans,not a number"
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
 def test_nothing_lost_nothing_stale_nothing_half_mixed():
-    done = run_python(NEMESIS, "--seed", "1", "--attacks", ATTACKS, "--timeout", "6")
+    done = run_python(NEMESIS, "--seed", "1", "--attacks", ATTACKS, "--timeout", "12")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 violations" in done.stdout
     assert all(f"1 × {name}:" in done.stdout for name in ["terminate", *ATTACKS.split(",")])

@@ -37,7 +37,7 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=0)
         yield chromium
         chromium.close()
 
@@ -47,6 +47,7 @@ def open_page(browser, path):
     """The page on base:k=1 with 25 nodes; any error in it fails the test."""
     write_page(path, bg.topology("base", n=25))
     opened = browser.new_page(viewport={"width": 1200, "height": 900})
+    opened.set_default_timeout(0)
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))
     opened.on("console", lambda message: problems.append(message.text))
@@ -229,9 +230,11 @@ def test_the_keyboard_is_enough(page):
     page.keyboard.press("Escape")
     assert page.locator(".node.selected").count() == 0
     page.keyboard.press("Home")
+    page.evaluate("window.setInterval = (tick) => { window.tick = tick; return 1; }")
     page.keyboard.press("Space")
     assert page.locator("#play").inner_text() == "Pause"
-    page.wait_for_function("state.step >= 2")
+    page.evaluate("tick(); tick();")
+    assert "After 2 rounds" in page.locator("#status").inner_text()
     page.keyboard.press("Space")
     assert page.locator("#play").inner_text() == "Play"
 
@@ -269,6 +272,7 @@ def test_fits_a_phone_and_a_desk(browser, tmp_path, scheme, size):
     write_page(path, bg.topology("base:k=2", n=25))
     width, height = size
     opened = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    opened.set_default_timeout(0)
     opened.goto(path.as_uri())
     opened.keyboard.press("ArrowRight")
     opened.screenshot(path=tmp_path / f"page-{scheme}-{width}.png", full_page=True)

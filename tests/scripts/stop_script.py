@@ -1,7 +1,7 @@
 """Nodes that train until they are told to stop, and catch nothing.
 
 Usage: stop_script.py FOLDER [stuck]. Stuck nodes are in three different places after five steps:
-node 0 waits for a neighbor, node 1 is stopped, node 2 evaluates the average for a minute.
+node 0 waits for a neighbor, node 1 is stopped, node 2 evaluates the average for an hour.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> None:
             print(f"going {node}: {net.bias.tolist()}", flush=True)
             if sys.argv[2:] == ["stuck"]:
                 with optimizer.averaged():
-                    time.sleep(60 if node == 2 else 0.5)
+                    time.sleep(3600 if node == 2 else 0.5)
                 if node == 1:
                     os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(0.002)

@@ -15,7 +15,7 @@ from support.forked import fork
 from support.launch import free_port, warm_up
 
 NODES, SLOW = 6, 3
-waiting.WINDOW = 30
+waiting.WINDOW = 15
 
 
 def node(rank: int) -> int:
@@ -25,7 +25,7 @@ def node(rank: int) -> int:
     for _ in range(3 * waiting.WINDOW):
         optimizer.zero_grad()
         net(torch.ones(2, 4)).square().sum().backward()
-        time.sleep(0.05 if rank == SLOW else 0)
+        time.sleep(0.15 if rank == SLOW else 0)
         optimizer.step()
     traffic = optimizer.traffic
     print(f"waited {traffic.seconds_waited} {sum(traffic.seconds_waited_for.values())}", flush=True)

@@ -21,7 +21,7 @@ from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
 from basegraph.storage.files import AlreadyExists
 from basegraph.storage.provenance import recorded_command
@@ -41,6 +41,7 @@ FLAGS = {
     "timeout": "--timeout",
 }
 """What the command line calls the library's arguments."""
+
 
 app = typer.Typer(
     name="basegraph",
@@ -101,10 +102,10 @@ def main(argv: list[str] | None = None) -> None:
         text = f"{str(error)[len(error.argument) :]}{remedy}"
         fail(f"{FLAGS.get(error.argument, error.argument)}{text}", 2)
     except BasegraphError as error:
-        if error.quiet:
+        if error.reported_by not in (None, int(os.environ.get("RANK", "0"))):
             let_others_speak()
-            sys.exit(error.exit_code)
-        fail(str(error), error.exit_code)
+            sys.exit(exit_code(error))
+        fail(str(error), exit_code(error))
     except MemoryError as error:
         fail(f"not enough memory: {error}", 1)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
@@ -116,6 +117,13 @@ def main(argv: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", 130)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def exit_code(error: BasegraphError) -> int:
+    """128 + the signal that stopped a run, 1 for a failure at run time, 2 for a user's mistake."""
+    if isinstance(error, Interrupted):
+        return 128 + error.signal
+    return 1 if isinstance(error, RuntimeFailure) else 2
 
 
 def silence() -> None:

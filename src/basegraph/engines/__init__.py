@@ -17,7 +17,10 @@ device(type='cpu')
 
 from typing import TYPE_CHECKING
 
+from basegraph.extras import require
 from basegraph.lazy import lazy_names
+
+require("torch")
 
 if TYPE_CHECKING:
     from basegraph.engines.captured.engine import CapturedEngine

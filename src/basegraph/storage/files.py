@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import InvalidArgument, RuntimeFailure
 
 TEMPORARY = ".basegraph-"
 """What the name of a file begins with that is being written and has not its own name yet."""
@@ -18,10 +18,8 @@ LONGEST_NAME = 230
 """Of a file: the temporary one beside it is a little longer, and 255 is the limit of most disks."""
 
 
-class CannotWrite(BasegraphError, OSError):
+class CannotWrite(RuntimeFailure, OSError):
     """A file could not be written: the disk is full, say. What was there before is intact."""
-
-    exit_code = 1
 
 
 class AlreadyExists(InvalidArgument):

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 from basegraph.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from basegraph.errors import Interrupted
     from basegraph.training.config import RunConfig
     from basegraph.training.elastic import train_distributed
     from basegraph.training.folder import RunFolder
-    from basegraph.training.loop import Interrupted, Loop
+    from basegraph.training.loop import Loop
     from basegraph.training.metrics import Metrics
     from basegraph.training.problem import Facts, Problem
     from basegraph.training.run import Diverged, Run
@@ -38,11 +39,12 @@ else:
         "Metrics": "basegraph.training.metrics",
         "Watcher": "basegraph.training.watcher",
         "Loop": "basegraph.training.loop",
-        "Interrupted": "basegraph.training.loop",
+        "Interrupted": "basegraph.errors",
         "train_together": "basegraph.training.train",
         "train_distributed": "basegraph.training.elastic",
     }
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES)
+    _NEEDS = dict.fromkeys(_HOMES.keys() - {"RunConfig"}, "torch")
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES, _NEEDS)
 
 __all__ = [
     "Diverged",

@@ -36,11 +36,11 @@ from basegraph.engines.distributed.recovery.node_files import NodeFiles
 from basegraph.engines.distributed.recovery.survivors import Restart
 from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
 from basegraph.engines.vectors import from_names
-from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.folder import RunFolder, open_run
-from basegraph.training.loop import Interrupted, Loop
+from basegraph.training.loop import Loop
 from basegraph.training.metrics import Metrics
 from basegraph.training.problem import Problem
 from basegraph.training.run import Diverged, Run
@@ -132,11 +132,11 @@ def train_distributed(
                     error.args = (f"torchrun has ended: {error}",)
                 raise
         if isinstance(result, Diverged):
-            result.quiet = node != 0
             raise result
         return result
     except BasegraphError as error:
-        error.quiet = error.quiet or (node != 0 and not isinstance(error, PeerLost))
+        if not isinstance(error, PeerLost):
+            error.reported_by = 0
         raise
     finally:
         stack.close()

@@ -12,18 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from basegraph.engines.contract import Engine
-from basegraph.errors import BasegraphError
+from basegraph.errors import Interrupted
 from basegraph.training.metrics import Metrics
 from basegraph.training.run import Diverged, Run
-
-
-class Interrupted(BasegraphError):
-    """A signal asked the run to stop, and it has written a checkpoint."""
-
-    def __init__(self, message: str, signal: int) -> None:
-        super().__init__(message)
-        self.signal = signal
-        self.exit_code = 128 + signal
 
 
 class Loop:

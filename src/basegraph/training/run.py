@@ -13,7 +13,7 @@ from basegraph.data.dataset import Dataset
 from basegraph.engines.checkpoint import Checkpoint, CheckpointError, require_tensors
 from basegraph.engines.contract import EngineRun
 from basegraph.engines.vectors import by_name
-from basegraph.errors import BasegraphError, InvalidArgument, short
+from basegraph.errors import InvalidArgument, RuntimeFailure, short
 from basegraph.training.config import MISSING
 from basegraph.training.folder import RunFolder
 from basegraph.training.metrics import Metrics, make_metrics
@@ -22,10 +22,8 @@ from basegraph.training.threads import using_threads
 from basegraph.training.watcher import Watcher
 
 
-class Diverged(BasegraphError):
+class Diverged(RuntimeFailure):
     """A loss or a parameter became infinite or NaN."""
-
-    exit_code = 1
 
 
 class Run:

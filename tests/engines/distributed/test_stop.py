@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from safetensors.torch import load_file
@@ -23,8 +24,9 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are found 
 NODES = 3
 
 
-def start(tmp_path, *arguments: object) -> Job:
-    job = Job(tmp_path / "log", command(NODES, "stop_script.py", tmp_path / "saved", *arguments))
+def start(tmp_path, *arguments: object, forks: bool = True) -> Job:
+    run = command(NODES, "stop_script.py", tmp_path / "saved", *arguments)
+    job = Job(tmp_path / "log", run, forks=forks)
     job.wait_for(r"(going \d(.|\n)*){3}")
     return job
 
@@ -33,6 +35,11 @@ def tell_all(job: Job, number: signal.Signals) -> None:
     """As Slurm and systemd do, and Ctrl-C; torchrun then tells its processes again."""
     for process in [job.process.pid, *(job.worker(rank) for rank in range(NODES))]:
         os.kill(process, number)
+
+
+def state(process: int) -> str:
+    """As ps shows it: T for stopped."""
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def saved(tmp_path) -> dict[int, Path]:
@@ -45,9 +52,16 @@ def saved_steps(tmp_path) -> dict[int, int]:
 
 
 @linux
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_all_nodes_of_a_script_save(number, tmp_path):
-    with start(tmp_path) as job:
+@pytest.mark.parametrize(
+    ("number", "forks"),
+    [
+        (signal.SIGTERM, True),
+        (signal.SIGINT, True),
+        pytest.param(signal.SIGTERM, False, marks=pytest.mark.slow),
+    ],
+)
+def test_all_nodes_of_a_script_save(number, forks, tmp_path):
+    with start(tmp_path, forks=forks) as job:
         tell_all(job, number)
         if number == signal.SIGTERM:  # once more, before torchrun has ended
             job.process.send_signal(number)
@@ -65,7 +79,8 @@ def test_nobody_is_waited_for_beyond_the_grace_time(tmp_path):
     """One node waits in torch for another that hangs; a third one is not in a step at all."""
     with start(tmp_path, "stuck") as job:
         hung = job.worker(1)
-        time.sleep(3)
+        while state(hung) != "T":
+            time.sleep(0.1)
         tell_all(job, signal.SIGTERM)
         text = job.wait_for(r"(saved node \d+ (.|\n)*){2}").string
         os.kill(hung, signal.SIGKILL)
@@ -108,12 +123,13 @@ def default_handlers():
 
 @pytest.mark.usefixtures("default_handlers")
 def test_the_third_signal_is_obeyed_at_once(monkeypatch):
-    monkeypatch.setattr("basegraph.engines.signals.ECHO", 0.05)
+    clock = Mock(return_value=0.0)
+    monkeypatch.setattr("basegraph.engines.signals.time.monotonic", clock)
     for together in (1, 5):
         with logged_signals() as log:
             for _ in range(together):
                 signal.raise_signal(signal.SIGINT)
-            time.sleep(0.1)
+            clock.return_value += 1.1
             if together == 1:
                 signal.raise_signal(signal.SIGINT)
             with pytest.raises(KeyboardInterrupt):

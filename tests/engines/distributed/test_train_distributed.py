@@ -78,11 +78,12 @@ def test_the_same_run_as_in_one_process(fields, tmp_path):
         torch.testing.assert_close(ours[name], tensor, rtol=1e-5, atol=1e-6)
 
 
-def test_a_killed_node_then_fewer_nodes(tmp_path):
+@pytest.mark.parametrize("forks", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_killed_node_then_fewer_nodes(forks, tmp_path):
     """kill -9: torchrun starts all again from the survivors; then two nodes instead of three."""
     out = tmp_path / "run"
     flags = ["--epochs", 100_000, "--evaluate-every", 1, "--timeout", 300, "--out", out]
-    with Job(tmp_path / "first.log", command(3, *flags, restarts=1)) as job:
+    with Job(tmp_path / "first.log", command(3, *flags, restarts=1), forks=forks) as job:
         job.wait_for("epoch 2:")
         with pytest.raises(InvalidArgument, match=f"is in use by process {job.worker(0)} on"):
             train(RunConfig(), out, resume=True)
@@ -99,7 +100,7 @@ def test_a_killed_node_then_fewer_nodes(tmp_path):
     assert not list((out / "nodes").glob("*.safetensors"))
     before = load_file(out / "checkpoint.safetensors")["x"]
     assert before.shape[0] == 3
-    with Job(tmp_path / "second.log", command(2, "--resume", "--out", out)) as job:
+    with Job(tmp_path / "second.log", command(2, "--resume", "--out", out), forks=forks) as job:
         job.wait_for(r"from the average of 3 of 3 nodes.*now 2 nodes: .*n=2")
         job.wait_for(r"epoch \d+:")
         job.stop()

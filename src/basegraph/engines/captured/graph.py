@@ -115,7 +115,11 @@ class Compiled:
         """What the function returns."""
         if self.works:
             try:
-                return self._compiled(*arguments)
+                # A compiler warns of what the user did not ask for (float32 products without TF32,
+                # deprecated parts of torch): where warnings are errors, that would end it.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    return self._compiled(*arguments)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # a compiler can fail in any way it likes

@@ -28,7 +28,7 @@ from basegraph.engines.distributed.neighbors import Neighbors
 from basegraph.engines.distributed.stamp import Stamp, require_same
 from basegraph.engines.distributed.traffic import Straggler, Traffic
 from basegraph.engines.finite import finite
-from basegraph.errors import BasegraphError, PeerLost
+from basegraph.errors import PeerLost, RuntimeFailure
 
 STAMP_TAG, VECTOR_TAGS = 7001, 7002
 """Tags of stamps and of vectors, which add their size: gloo aborts where sizes differ."""
@@ -36,10 +36,8 @@ _NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
 """Of each process group, the numbers for its next mixers."""
 
 
-class NotFinite(BasegraphError):
+class NotFinite(RuntimeFailure):
     """A node, this one or a neighbor, sent NaN or infinity."""
-
-    exit_code = 1
 
 
 class DistributedMixer:

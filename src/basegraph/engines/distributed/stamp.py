@@ -12,17 +12,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from basegraph.errors import BasegraphError
+from basegraph.errors import RuntimeFailure
 
 PHASES = ("step()", "consensus()", "averaged()")
 """The calls in which nodes exchange vectors."""
 CONTENTS = ("parameters", "buffers")
 
 
-class OutOfStep(BasegraphError):
+class OutOfStep(RuntimeFailure):
     """Nodes that should exchange vectors are at different calls or steps."""
-
-    exit_code = 1
 
 
 class Stamp(NamedTuple):

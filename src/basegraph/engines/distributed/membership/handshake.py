@@ -55,7 +55,9 @@ def require_same_bits(v: torch.Tensor, membership: Membership, phase: str) -> No
 
 
 class Refused(BasegraphError):
-    """A node could not be set up; node 0 says so for all."""
+    """A node could not be set up; all nodes raise this, and node 0 reports it for all."""
+
+    reported_by = 0
 
 
 def together(work: Callable[[], T], membership: Membership, phase: str = "set-up") -> T:
@@ -69,9 +71,7 @@ def together(work: Callable[[], T], membership: Membership, phase: str = "set-up
     everyone = texts_of_all(problem, membership, phase)
     for node, said in enumerate(everyone):
         if said:
-            refused = Refused(said if node == 0 else f"node {node}: {said}")
-            refused.quiet = membership.node != 0
-            raise refused
+            raise Refused(said if node == 0 else f"node {node}: {said}")
     return done[0]
 
 

@@ -17,7 +17,7 @@ from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import together
 from basegraph.engines.distributed.recovery import generation
 from basegraph.engines.finite import finite
-from basegraph.errors import BasegraphError
+from basegraph.errors import RuntimeFailure
 from basegraph.storage.files import CannotWrite, sync_folder, writing
 
 PATTERN = "node-*.safetensors"
@@ -29,10 +29,8 @@ GENERATION = checkpoint.integer(0, required=False)
 NOTHING: Mapping[str, Any] = {}
 
 
-class NotSaved(BasegraphError):
+class NotSaved(RuntimeFailure):
     """A model that must not be saved: nobody should begin from it."""
-
-    exit_code = 1
 
 
 REASONS = (NotSaved, CannotWrite, CheckpointError)

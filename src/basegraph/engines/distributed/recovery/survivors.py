@@ -116,9 +116,7 @@ def restart(
             broken.append(f"node {file.rank}: {reason}" if file.rank else reason)
             del files[file.key]
     if broken and not chosen:
-        refused = Refused(f"{broken[0]}; remove it to begin without it")
-        refused.quiet = membership.node != 0
-        raise refused
+        raise Refused(f"{broken[0]}; remove it to begin without it")
     if membership.node == 0:
         others = [file for file in files.values() if file not in chosen]
         for line in [
