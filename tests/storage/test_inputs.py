@@ -11,8 +11,7 @@ from basegraph.data import catalog
 from basegraph.data.dataset import DataError
 from basegraph.engines import checkpoint
 from basegraph.errors import InvalidArgument
-from basegraph.experiments.grid import read_sweep
-from basegraph.experiments.sweep import MAX_RUNS
+from basegraph.experiments.grid import MAX_RUNS, read_sweep
 from basegraph.storage import inputs
 from basegraph.storage.inputs import MAX_TEXT_BYTES, BadFile
 from basegraph.training.config import read_toml

@@ -10,7 +10,7 @@ from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset, Split
 from basegraph.data.partition import sample
 from basegraph.engines import evaluation as evaluate
-from basegraph.engines.evaluation import Questions, correct
+from basegraph.engines.evaluation import ACCURACY, Questions, totals
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.engines.stacked.view import StackedRun, batched_outputs
 from basegraph.models.networks import build
@@ -97,7 +97,7 @@ def test_pieces_of_any_size_count_the_same():
     for together in (1, 3, 7, 100):
         for chunk in (1, 8, 31, 100):
             shapes.clear()
-            found = correct(outputs, models, asked, together=together, chunk=chunk)
+            found = totals(ACCURACY, outputs, models, asked, together=together, chunk=chunk)
             assert found.tolist() == expected
             assert shapes == {(min(together, 7), min(chunk, 31))}
 
@@ -111,7 +111,7 @@ def test_what_is_selected_is_what_all_would_give_there():
     chosen = run.problem.evaluated
     found = run.evaluate(chosen)
     places = torch.as_tensor(chosen.sets["test"])
-    images, labels = data.test_images[places], data.test_labels[places]
+    images, labels = data.test_inputs[places], data.test_targets[places]
     samples = (images / 255 - data.mean[:, None, None]) / data.std[:, None, None]
 
     def share(x_d):
