@@ -1,12 +1,22 @@
-"""What commands print: a bar and lines on a terminal, lines alone in a pipe."""
+"""What commands print and leave with: bars on a terminal, lines in a pipe, exit codes."""
 
 from __future__ import annotations
 
 import pytest
 
+from basegraph.cli.app import exit_code
 from basegraph.cli.output import COUNT, Bar, progress
+from basegraph.data import DataError
+from basegraph.engines.checkpoint import CheckpointError
+from basegraph.engines.distributed.mixer import NotFinite
+from basegraph.engines.distributed.recovery.node_files import NotSaved
+from basegraph.engines.distributed.stamp import OutOfStep
+from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost
 from basegraph.experiments import VGG_11_PARAMETERS
+from basegraph.extras import MissingExtra
 from basegraph.models import FlatModel, build
+from basegraph.storage import CannotWrite
+from basegraph.training import Diverged
 from support.cli import ok, run_here
 
 
@@ -50,3 +60,25 @@ def test_an_empty_number_of_parameters_is_refused():
     done = run_here("bench", "model", "--parameters", "")
     assert done.returncode == 2
     assert "--parameters=''" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (BasegraphError("x"), 2),
+        (InvalidArgument("n", 0, "must be positive"), 2),
+        (DataError("x"), 2),
+        (CheckpointError("x"), 2),
+        (MissingExtra("torch"), 2),
+        (PeerLost("x"), 1),
+        (CannotWrite("x"), 1),
+        (NotFinite("x"), 1),
+        (OutOfStep("x"), 1),
+        (NotSaved("x"), 1),
+        (Diverged("x"), 1),
+        (Interrupted("x", 15), 143),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_exit_codes(error, code):
+    assert exit_code(error) == code
