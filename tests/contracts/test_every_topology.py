@@ -23,22 +23,22 @@ def variants(name):
     """Every size this topology takes, with a few values of its numeric options."""
     options = bg.TOPOLOGIES[name].options
     knob = next((o for o in ("k", "degree") if o in options), None)
-    found = []
+    built = []
     for n in SIZES:
         for value in (1, 2, 4) if knob else (None,):
             try:
-                found.append(bg.topology(name, n=n, **({knob: value} if knob else {})))
+                built.append(bg.topology(name, n=n, **({knob: value} if knob else {})))
             except bg.InvalidArgument as refusal:
                 # Some topologies exist for some n only, block-merge for k of 2 and more.
                 assert refusal.argument in ("n", knob)
-    return found
+    return built
 
 
 @pytest.fixture(params=sorted(bg.TOPOLOGIES))
 def topologies(request):
-    found = variants(request.param)
-    assert len(found) >= 4
-    return found
+    built = variants(request.param)
+    assert len(built) >= 4
+    return built
 
 
 def steps_of(t):
