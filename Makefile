@@ -36,7 +36,7 @@ clean:
 
 .venv/run-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(INSTALL) --editable .
+	$(INSTALL) --editable '.[train,plots]'
 	touch $@
 
 .venv/test-ready: .venv/run-ready

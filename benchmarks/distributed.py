@@ -40,9 +40,11 @@ from torch import Tensor, nn
 
 import basegraph as bg
 from basegraph.cli.units import bandwidth, seconds
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.mixer import DistributedMixer
+from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.stamp import Stamp
-from basegraph.engines.signals import told_to_stop
+from basegraph.engines.signals import logged_signals
 from basegraph.experiments.scaling import Network, cost
 from basegraph.models.networks import build
 
@@ -90,11 +92,12 @@ def raw(size: int, t: bg.Topology) -> Callable[[], None]:
 
 
 def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], None]:
-    mixer = DistributedMixer(bg.topology(spec, n=dist.get_world_size()), wire=wire)
+    t = bg.topology(spec, n=dist.get_world_size())
+    mixer, schedule = DistributedMixer(FixedMembership(), wire=wire), Schedule(t, dist.get_rank())
     x, clock = torch.randn(size), [0]
 
     def exchange() -> None:
-        mixer.mix(x, Stamp("step()", clock[0], clock[0]), out=x)
+        mixer.mix(x, Stamp("step()", clock[0]), schedule.at(clock[0]), out=x)
         clock[0] += 1
 
     return exchange
@@ -227,21 +230,21 @@ def ranks_of(count: int, before: list[list[str]], host: str, interface: str) -> 
         "LOCAL_WORLD_SIZE": str(count),
     }
     running: list[subprocess.Popen[bytes]] = []
-    with told_to_stop() as asked:  # not at once: a rank might have started, but not be listed
+    with logged_signals() as log:  # not at once: a rank might have started, but not be listed
         try:
             for rank, prefix in enumerate(before):
-                if asked.told:
+                if log.received:
                     break
                 own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
                 command = [*prefix, sys.executable, *sys.argv]
                 running.append(subprocess.Popen(command, env={**shared, **own}))
-            while not asked.told and any(process.poll() is None for process in running):
+            while not log.received and any(process.poll() is None for process in running):
                 time.sleep(0.1)
                 failed = [rank for rank, process in enumerate(running) if process.returncode]
                 if failed:
                     sys.exit(f"rank {failed[0]} failed")
-            if asked.told:
-                sys.exit(128 + asked.told[0])
+            if log.received:
+                sys.exit(128 + log.received[0])
         finally:
             for process in running:
                 process.kill()

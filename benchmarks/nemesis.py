@@ -117,7 +117,7 @@ def node(rank: int, plan: Plan, place: Path, saved: Path) -> int:
             optimizer.step()
     except bg.BasegraphError as error:
         print(error, flush=True)
-        return error.exit_code
+        return 1
 
 
 def no_space(*arguments: object) -> None:

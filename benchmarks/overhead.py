@@ -23,7 +23,7 @@ from basegraph.data.plan import Planner
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -32,9 +32,9 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def planning(replica: Replica, few: int, epochs: int = 3) -> float:
+def planning(problem: Problem, few: int, epochs: int = 3) -> float:
     """CPU seconds per epoch where generators that give up to `few` numbers are not made."""
-    steps, parts = replica.steps_per_epoch, replica.planner
+    steps, parts = problem.steps_per_epoch, problem.planner
     planner = Planner(parts.parts, parts.batch, parts.seed, image=parts.image)
     before, philox.FEW = philox.FEW, few
     try:
@@ -46,13 +46,14 @@ def planning(replica: Replica, few: int, epochs: int = 3) -> float:
 def measure(config: RunConfig) -> None:
     dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
     module = build(config.model, dataset.shape, dataset.classes, config.seed)
-    replica = Replica(config, dataset, module)
-    engine = StackedEngine(dataset, [replica])
-    plan, one_by_one = (planning(replica, few) / 3 for few in (philox.FEW, 0))
-    steps = seconds(lambda: [engine.advance() for _ in range(engine.steps_per_epoch)])
-    usual = seconds(lambda: engine.evaluate(0, replica.evaluated))
-    last = seconds(engine.evaluate)
-    used = replica.evaluated.counts()
+    problem = Problem(config, dataset, module)
+    engine = StackedEngine(dataset, [problem])
+    plan, one_by_one = (planning(problem, few) / 3 for few in (philox.FEW, 0))
+    steps = seconds(lambda: [engine.advance() for _ in range(problem.steps_per_epoch)])
+    (run,) = engine.runs
+    usual = seconds(lambda: run.evaluate(problem.evaluated))
+    last = seconds(lambda: run.evaluate(problem.evaluated_last))
+    used = problem.evaluated.counts()
     print(
         f"{config.nodes:>6} {steps:>9.2f} {plan * 1e3:>8.1f} {one_by_one * 1e3:>10.1f}"
         f" {usual:>8.2f} {last:>8.2f} {used['evaluated_nodes']:>6} {used['test_samples']:>8}",

@@ -26,14 +26,17 @@ from provenance import header
 from torch import Tensor, nn
 
 import basegraph as bg
-from basegraph.data.augment import gather
 from basegraph.data.dataset import Dataset, Split
+from basegraph.engines.captured.engine import CapturedEngine
 from basegraph.engines.captured.tables import RoundTables
+from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.engines.stacked.mixer import one_neighbor
+from basegraph.engines.stacked.nodes import StackedNodes
+from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 
 SHAPES = {"mlp": (1, 8, 8), "lenet": (1, 28, 28), "vgg11": (3, 32, 32), "resnet18": (3, 32, 32)}
 LR, MOMENTUM = 0.01, 0.9
@@ -94,26 +97,29 @@ def configuration(options: argparse.Namespace, **changes: object) -> RunConfig:
     return replace(plain, **changes)
 
 
-def make_engine(name: str, data: Dataset, configs: list[RunConfig]) -> StackedEngine:
+def make_engine(
+    name: str, data: Dataset, configs: list[RunConfig]
+) -> StackedEngine | CapturedEngine:
     modules = [build(name, SHAPES[name], 10, seed=c.seed) for c in configs]
-    replicas = [Replica(c, data, m) for c, m in zip(configs, modules, strict=True)]
-    return StackedEngine(data, replicas)
+    problems = [Problem(c, data, m) for c, m in zip(configs, modules, strict=True)]
+    return single_process_engine(data, problems)
 
 
-def reference(name: str, engine: StackedEngine, steps: int) -> tuple[Tensor, Tensor]:
+def reference(name: str, nodes: StackedNodes, seed: int, steps: int) -> tuple[Tensor, Tensor]:
     """Where the parameters are after some steps, and where they were, in float64."""
-    module = build(name, SHAPES[name], 10, seed=engine.config.seed).double()
-    loop = PlainLoop(module, engine.replicas[0].topology, engine.device)
+    module = build(name, SHAPES[name], 10, seed=seed).double()
+    (problem,) = nodes.problems
+    loop = PlainLoop(module, problem.topology, nodes.device)
     start = loop.parameters().clone()
-    plan = copy.deepcopy(engine.replicas[0].planner).steps(0, steps)._asdict()
+    plan = copy.deepcopy(problem.planner).steps(0, steps)._asdict()
     for step in range(steps):
         planned = {
-            key: torch.as_tensor(part[step]).to(engine.device)
+            key: torch.as_tensor(part[step]).to(nodes.device)
             for key, part in plan.items()
             if part is not None
         }
-        samples = gather(engine.images, **planned, mean=engine.mean, std=engine.std)
-        loop.step(step, samples.double(), engine.labels[planned["sample"]])
+        samples, labels = nodes.data.batch(planned)
+        loop.step(step, samples.double(), labels)
     return loop.parameters(), start
 
 
@@ -125,14 +131,15 @@ def measure(name: str, options: argparse.Namespace) -> None:
     errors: dict[str, float] = {}
     compiling: dict[str, float] = {}
     for label, form in forms.items():
-        engine = make_engine(name, fresh, [configuration(options, **form)])
+        config = configuration(options, **form)
+        engine = make_engine(name, fresh, [config])
         began = time.perf_counter()
         for _ in range(2):
             engine.advance()
         synchronize(cuda)
         compiling[label] = time.perf_counter() - began
-        truth, start = reference(name, engine, 2)
-        errors[label] = float((engine.x_nd - truth).norm() / (truth - start).norm())
+        truth, start = reference(name, engine.nodes, config.seed, 2)
+        errors[label] = float((engine.nodes.x_nd - truth).norm() / (truth - start).norm())
         works[label] = engine.advance
     if cuda and options.replicas > 1:
         seeds = range(-(-options.replicas // len(RATES)))
@@ -170,7 +177,7 @@ def measure(name: str, options: argparse.Namespace) -> None:
 
 def measure_mixing(options: argparse.Namespace) -> None:
     """One round of mixing alone, as it is compiled into the step, against copying the buffer."""
-    size = 9_231_114
+    size = VGG_11_PARAMETERS
     x = torch.randn(options.nodes, size, device="cuda")
     out = torch.empty_like(x)
     print(f"\nmixing alone, ({options.nodes}, {size}) float32\n{'':>27} {'ms':>8} {'/copy':>6}")

@@ -30,7 +30,7 @@ from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.threads import SET_BY_USER, choose_threads, using_threads
 
 CASES = {
@@ -95,7 +95,7 @@ def engine_of(
     module = build(model, shape, 10, 0)
     device = torch.device("cpu")
     chosen = choose_threads(config, FlatModel(module), dataset, device, nodes)
-    return StackedEngine(dataset, [Replica(config, dataset, module)]), chosen.steps
+    return StackedEngine(dataset, [Problem(config, dataset, module)]), chosen.steps
 
 
 @contextmanager

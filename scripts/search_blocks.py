@@ -1,6 +1,8 @@
 """Search for block-mix with one neighbor that is shorter than anything else, and write a table.
 
-    python scripts/search_blocks.py --nodes 512 1511 --out src/basegraph/topology/laid_table.py
+    python scripts/search_blocks.py --nodes 512 1511 --out TABLE
+
+TABLE is src/basegraph/topologies/short/laid_mixes.json.
 
 For every n in turn: rows and columns of sizes that are known to average in so few rounds, few
 blocks of few different sizes first, and the first turns at which `lay_out` finds a middle for them.
@@ -17,12 +19,23 @@ from itertools import groupby
 from math import gcd
 from pathlib import Path
 
-from basegraph.topologies.analysis.properties import shortest_possible
-from basegraph.topologies.short.laid_table import LAID
+from basegraph.topologies.analysis.bounds import shortest_possible
+from basegraph.topologies.core.tables import TableFormat, write_table
 from basegraph.topologies.short.layout import Runs, lay_out
-from basegraph.topologies.short.planner import length
+from basegraph.topologies.short.planner import Planner
 
 Sizes = tuple[int, ...]
+
+FORMAT = TableFormat(
+    about="Block-mix with one neighbor a round that is shorter than any other known sequence.",
+    fields={
+        "rows": "the blocks of the first stage in order, as [size, how many of it]",
+        "columns": "the blocks of the last stage, in the same form",
+        "turn": "the turn at which layout.lay_out finds the middle round for them",
+    },
+    command="python scripts/search_blocks.py --nodes 512 1511 "
+    "--out src/basegraph/topologies/short/laid_mixes.json",
+)
 
 MORE_BLOCKS = 6
 """How many blocks more than the fewest, rows and columns together."""
@@ -112,26 +125,21 @@ def main() -> None:
     options = parser.parse_args()
     last, *also = options.nodes
     started = time.monotonic()
-    LAID.clear()  # what is known without the table
+    planner = Planner(laid={})  # what is known without the table
     known = {1: 0}
-    lines = [
-        '"""Rows, columns and turn of block-mix by `lay_out`, by n; made by '
-        'scripts/search_blocks.py."""\n',
-        "from basegraph.topologies.short.layout import Runs\n",
-        "LAID: dict[int, tuple[Runs, Runs, int]] = {",
-    ]
+    entries = {}
     for n in (*range(2, last + 1), *also):
         products = [known[p] + known[n // p] for p in range(2, n) if n % p == 0]
-        known[n] = min([length(n, 1), *products])
+        known[n] = min([planner.length(n, 1), *products])
         for rounds in range(shortest_possible(n, 1), known[n]):
-            found = search(n, rounds, known)
-            if found:
-                rows, columns, turn = found
+            mix = search(n, rounds, known)
+            if mix:
+                rows, columns, turn = mix
                 print(f"n = {n}: {rounds} rounds instead of {known[n]}", flush=True)
-                lines.append(f"    {n}: ({runs(rows)}, {runs(columns)}, {turn}),")
+                entries[n] = {"rows": runs(rows), "columns": runs(columns), "turn": turn}
                 known[n] = rounds
                 break
-    options.out.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+    write_table(options.out, FORMAT, entries)
     print(f"{time.monotonic() - started:.0f} s")
 
 

@@ -3,12 +3,12 @@
     python scripts/search_middle.py --nodes 25 --steps 300000 --repeats 1 --seed 5 --out TABLE
     python scripts/search_middle.py --nodes 33 --steps 250000 --repeats 1 --seed 11 --out TABLE
 
-TABLE is src/basegraph/topology/middle_table.py, which these commands made from an empty one, in 140
+TABLE is src/basegraph/topologies/steady/mixes.json, which these commands made from no file, in 140
 and 74 seconds. (Of the seeds 1 to 5, for 25 nodes, the fifth gave the lowest: 0.1977 to 0.1993.)
 
 For every n: rows and columns as short as they are known, a middle by `lay_out`, then simulated
 annealing over where nodes stand and with whom they exchange, judged by D(0.05); weights are solved
-for each. Where the table has a middle already, annealing goes on from there, so that another --seed
+for each. Where the table has an entry already, annealing goes on from there, so that another --seed
 can only improve on it. Deterministic; prints how long it took.
 """
 
@@ -18,25 +18,36 @@ import argparse
 import time
 from pathlib import Path
 from random import Random
-from textwrap import fill
 
 import numpy as np
 from search_blocks import TURNS, candidates
 
 import basegraph as bg
 from basegraph.topologies.core.round import FloatArray, IntArray, Round
-from basegraph.topologies.short.laid_mix import LaidMix
+from basegraph.topologies.core.tables import TableFormat, read_table, write_table
+from basegraph.topologies.short.laid_middle import LaidMiddle
 from basegraph.topologies.short.layout import lay_out
-from basegraph.topologies.short.planner import length
-from basegraph.topologies.steady.middle_table import MIDDLES
-from basegraph.topologies.steady.solved_mix import AIM, Middle, far_blocks, solved_mix
+from basegraph.topologies.short.planner import default_planner
+from basegraph.topologies.steady.solved_mix import AIM, MixParameters, far_blocks, solved_mix
 
 RHO, MOMENTUM = 0.05, 0.9
 HOT, WARM, COLD = 4e-4, 1e-4, 2e-5
 """Temperatures of annealing, in units of D: a fresh start, one from the table, the end."""
-INDENTED = {"initial_indent": " " * 8, "subsequent_indent": " " * 9}
 LEAST = 0.01
 """Weights of the middle stay so far from 0 and from 1."""
+
+FORMAT = TableFormat(
+    about="Block-mix with everybody busy in the middle, for small disagreement, D(0.05).",
+    fields={
+        "rows": "block sizes of the first stage; nodes are numbered row by row",
+        "columns": "block sizes of the last stage",
+        "place": "per node: where it stands when the nodes are counted column by column",
+        "mate": "per node: with whom it exchanges in the middle round; itself: it idles",
+    },
+    command="python scripts/search_middle.py --nodes 25 --steps 300000 --repeats 1 --seed 5 "
+    "--out TABLE, then --nodes 33 --steps 250000 --repeats 1 --seed 11; "
+    "TABLE is src/basegraph/topologies/steady/mixes.json",
+)
 
 Pairs = tuple[IntArray, FloatArray]
 """A round: per node its partner (itself: none) and the weight."""
@@ -49,7 +60,7 @@ def pairs_of(r: Round) -> Pairs:
     return partner, weight
 
 
-def disagreement(rounds: list[Pairs], n: int) -> float:
+def pairs_disagreement(rounds: list[Pairs], n: int) -> float:
     """D(ρ), as `training_disagreement`, for rounds of pairs."""
     optima = np.eye(n) - 1 / n
     x, u = np.eye(2 * n, 3 * n)[:n], np.eye(2 * n, 3 * n)[n:]
@@ -73,18 +84,19 @@ def disagreement(rounds: list[Pairs], n: int) -> float:
 class Search:
     """Annealing over the middles of one pair of partitions."""
 
-    def __init__(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> None:
+    def __init__(
+        self, rows: tuple[int, ...], columns: tuple[int, ...], known: MixParameters | None
+    ) -> None:
         self.n = sum(rows)
         self.rows, self.columns = rows, columns
         inside, across = map(far_blocks, (rows, columns))
         self.inside, self.across = ([pairs_of(r) for r in side] for side in (inside, across))
         self.row, self.column = (np.repeat(np.arange(len(s)), s) for s in (rows, columns))
         layouts = (lay_out(rows, columns, turn) for turn in range(TURNS))
-        start = LaidMix(inside, across, next(found for found in layouts if found), True)
-        self.mate = pairs_of(start.round(inside.period))[0]
-        self.place = np.array([start.place_of(i) for i in range(self.n)])
+        start = LaidMiddle(next(layout for layout in layouts if layout), redundant=True)
+        self.mate = pairs_of(start.round())[0]
+        self.place = np.array([start.place(i) for i in range(self.n)])
         self.hot = HOT
-        known = MIDDLES.get(self.n)
         if known and (known.rows, known.columns) == (rows, columns):  # go on from there
             self.place, self.mate, self.hot = np.array(known.place), np.array(known.mate), WARM
 
@@ -119,7 +131,7 @@ class Search:
             return None
         node = np.argsort(self.place)
         after = [(node[partner[self.place]], w[self.place]) for partner, w in self.across]
-        return disagreement([*self.inside, (self.mate, weight), *after], self.n)
+        return pairs_disagreement([*self.inside, (self.mate, weight), *after], self.n)
 
     def near(self, random: Random) -> tuple[int, int]:
         """Two nodes, often of the same row or column."""
@@ -128,7 +140,7 @@ class Search:
         others = np.flatnonzero(role == role[i]) if kind < 0.8 else np.arange(self.n)
         return i, int(others[random.randrange(len(others))])
 
-    def anneal(self, random: Random, steps: int) -> tuple[float, Middle]:
+    def anneal(self, random: Random, steps: int) -> tuple[float, MixParameters]:
         """The best of so many changes: two nodes change places, or change partners."""
         now = best = self.value() or 1.0
         found = self.middle()
@@ -151,15 +163,15 @@ class Search:
                 self.place, self.mate = before
         return best, found
 
-    def middle(self) -> Middle:
+    def middle(self) -> MixParameters:
         """What has been chosen."""
         place, mate = tuple(self.place.tolist()), tuple(self.mate.tolist())
-        return Middle(self.rows, self.columns, place, mate)
+        return MixParameters(self.rows, self.columns, place, mate)
 
 
 def shortest_blocks(n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The first rows and columns for which `lay_out` finds a middle, in the fewest rounds."""
-    known = {size: length(size, 1) for size in range(1, n + 1)}
+    known = {size: default_planner().length(size, 1) for size in range(1, n + 1)}
     return next(
         pair
         for rounds in range(known[n], 2 * n)
@@ -178,28 +190,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     started = time.monotonic()
+    table = {n: MixParameters(**entry) for n, entry in read_table(options.out).items()}
     for n in options.nodes:
         blocks = shortest_blocks(n)
-        known = 1.0
-        if n in MIDDLES:
-            known = bg.training_disagreement(solved_mix(MIDDLES[n], "steady"), RHO)
+        best = 1.0
+        if n in table:
+            best = bg.training_disagreement(solved_mix(table[n], "steady"), RHO)
         for repeat in range(options.repeats):
             random = Random(1000 * options.seed + repeat)
-            value, middle = Search(*blocks).anneal(random, options.steps)
-            if value < known - 1e-9:
+            value, middle = Search(*blocks, table.get(n)).anneal(random, options.steps)
+            if value < best - 1e-9:
                 bg.verify(solved_mix(middle, "steady"))
-                MIDDLES[n], known = middle, value
-        print(f"n = {n}: D = {known:.4f}, {time.monotonic() - started:.0f} s", flush=True)
-    lines = [
-        '"""Middles that keep disagreement small, by n; made by scripts/search_middle.py."""\n',
-        "from basegraph.topologies.steady.solved_mix import Middle\n",
-        "# fmt: off",
-        "MIDDLES: dict[int, Middle] = {",
-    ]
-    for n in sorted(MIDDLES):
-        choices = [fill(f"{choice},", 96, **INDENTED) for choice in MIDDLES[n]]
-        lines += [f"    {n}: Middle(", *choices, "    ),"]
-    options.out.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+                table[n], best = middle, value
+        print(f"n = {n}: D = {best:.4f}, {time.monotonic() - started:.0f} s", flush=True)
+    write_table(options.out, FORMAT, {n: mix._asdict() for n, mix in table.items()})
 
 
 if __name__ == "__main__":

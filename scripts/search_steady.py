@@ -1,6 +1,6 @@
 """Search for the free choices of euclid that keep disagreement small, and write them as a table.
 
-    python scripts/search_steady.py --out src/basegraph/topology/steady_table.py
+    python scripts/search_steady.py --out src/basegraph/topologies/steady/mirrors.json
 
 For every n: orders of factorisations and v with the fewest mirrors or one more, and up to two
 mirrors at the end, improved by changing one choice at a time from random starts, judged by D(0.05).
@@ -23,14 +23,26 @@ from random import Random
 import numpy as np
 
 import basegraph as bg
+from basegraph.topologies.core.tables import TableFormat, read_table, write_table
 from basegraph.topologies.short.euclid import Mirror, chain, euclid_length
-from basegraph.topologies.steady.choices import Choices, free_mirrors
-from basegraph.topologies.steady.steady_table import CHOICES
+from basegraph.topologies.steady.free_mirrors import MirrorParameters, free_mirrors
 
 RHO, MOMENTUM = 0.05, 0.9
 
+FORMAT = TableFormat(
+    about="Mirrors of a circle that keep disagreement in training small, D(0.05).",
+    fields={
+        "splits": "the factors of the circle's length in order, each with a v coprime to it",
+        "lifts": "per mirror after the first: which of the equivalent places its axis goes through",
+        "renamed": "numbers of the mirrors after which the nodes of every pair swap their names",
+        "backwards": "whether the mirrors come in the opposite order",
+        "extras": "more mirrors at the end, as [shift, numerator, denominator]",
+    },
+    command="python scripts/search_steady.py --out src/basegraph/topologies/steady/mirrors.json",
+)
 
-def disagreement(n: int, mirrors: tuple[Mirror, ...]) -> float:
+
+def mirror_disagreement(n: int, mirrors: tuple[Mirror, ...]) -> float:
     """D(ρ) of a sequence of mirrors, frequency by frequency."""
     places = n if n % 2 else n // 2
     frequency = np.arange(1, (n + 1) // 2) if n % 2 else np.arange(places)
@@ -94,7 +106,7 @@ def skeletons(places: int, most: int) -> Iterator[tuple[tuple[int, int], ...]]:
 
 def improved(
     n: int, splits: tuple[tuple[int, int], ...], random: Random, more: int
-) -> tuple[float, Choices]:
+) -> tuple[float, MirrorParameters]:
     """From one random start, single changes until none helps; with so many mirrors more."""
     places = n if n % 2 else n // 2
     spans, done = [], 1
@@ -102,7 +114,7 @@ def improved(
         spans += [done] * len(chain(factor, v)[0])
         done *= factor
     total = len(spans) + 1
-    now = Choices(
+    now = MirrorParameters(
         splits,
         tuple(random.randrange(span) for span in spans),
         tuple(t for t in range(total) if random.random() < 0.3),
@@ -110,7 +122,7 @@ def improved(
         tuple((random.randrange(places), 3, 5) for _ in range(more)),
     )
 
-    def changes(now: Choices) -> Iterator[Choices]:
+    def changes(now: MirrorParameters) -> Iterator[MirrorParameters]:
         for t in random.sample(range(total), total):
             yield now._replace(renamed=tuple(sorted({*now.renamed} ^ {t})))
         for t, span in enumerate(spans):
@@ -122,8 +134,8 @@ def improved(
             for extra in others:
                 yield now._replace(extras=(*now.extras[:e], extra, *now.extras[e + 1 :]))
 
-    def judge(choices: Choices) -> float:
-        return disagreement(n, free_mirrors(places, choices))
+    def judge(parameters: MirrorParameters) -> float:
+        return mirror_disagreement(n, free_mirrors(places, parameters))
 
     best, found = judge(now), True
     while found:
@@ -136,11 +148,11 @@ def improved(
     return best, now
 
 
-def search(n: int, starts: int, seed: int) -> tuple[float, Choices]:
+def search(n: int, starts: int, seed: int) -> tuple[float, MirrorParameters]:
     """The best of `starts` starts, spread over the skeletons and then over the best of them."""
     random = Random(n + 1000 * seed)
     places = n if n % 2 else n // 2
-    ranked: list[tuple[float, Choices]] = []
+    ranked: list[tuple[float, MirrorParameters]] = []
     for more in range(3):
         known = sorted(skeletons(places, euclid_length(n) + (more == 0)))
         random.shuffle(known)
@@ -162,21 +174,16 @@ def main() -> None:
     options = parser.parse_args()
     first, last = map(int, options.nodes.split(":"))
     started = time.monotonic()
+    table = {n: MirrorParameters(**entry) for n, entry in read_table(options.out).items()}
     for n in range(first, last + 1):
         known = bg.training_disagreement(bg.topology("base", n=n), RHO)
-        if n in CHOICES:
-            known = disagreement(n, free_mirrors(n if n % 2 else n // 2, CHOICES[n]))
-        value, choices = search(n, options.starts, options.seed)
+        if n in table:
+            known = mirror_disagreement(n, free_mirrors(n if n % 2 else n // 2, table[n]))
+        value, parameters = search(n, options.starts, options.seed)
         print(f"n = {n}: D = {value:.4f}, so far {known:.4f}", flush=True)
         if value < known - 1e-9:
-            CHOICES[n] = choices
-    lines = [
-        '"""Choices that keep disagreement small, by n; made by scripts/search_steady.py."""\n',
-        "from basegraph.topologies.steady.choices import Choices\n",
-        "CHOICES: dict[int, Choices] = {",
-        *(f"    {n}: Choices({', '.join(map(str, CHOICES[n]))})," for n in sorted(CHOICES)),
-    ]
-    options.out.write_text("\n".join([*lines, "}", ""]), encoding="utf-8")
+            table[n] = parameters
+    write_table(options.out, FORMAT, {n: entry._asdict() for n, entry in table.items()})
     print(f"{time.monotonic() - started:.0f} s")
 
 

@@ -5,13 +5,19 @@
 - `python`: must print what its comments `# > ...` say.
 - A block whose first line is `# NAME`, as in `# train.py`, is such a file for the page's commands.
 - A line `<!-- not run: REASON -->` before a block excepts it.
+
+All Python, the files too, must pass `mypy --strict` as code of a user's project.
 """
 
 from __future__ import annotations
 
+import os
+import pydoc
 import re
 import shlex
+import subprocess
 import sys
+import tomllib
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -20,6 +26,7 @@ from typing import NamedTuple
 import pytest
 from torch.distributed.run import parse_args as torchrun_arguments
 
+import basegraph as bg
 from basegraph import cli
 from support.forks import nodes_of
 
@@ -27,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NOT_RUN = {
-    "README.md": ["makes its own environment; takes minutes"],
+    "README.md": ["makes its own environment; takes minutes", "installs packages"],
     "docs/distributed.md": ["a fragment"] * 4 + ["continues a run that was stopped"],
 }
 """The blocks that are not run, by page."""
@@ -108,11 +115,10 @@ def smaller(text: str) -> str:
     return text
 
 
-def basegraph(words: list[str], monkeypatch) -> str:
+def basegraph(words: list[str]) -> str:
     """What the command line prints, in this process."""
-    monkeypatch.setattr(sys, "argv", ["basegraph", *words])
     with redirect_stdout(StringIO()) as printed, pytest.raises(SystemExit) as left:
-        cli.main()
+        cli.main(words)
     assert not left.value.code, words
     return printed.getvalue()
 
@@ -143,16 +149,16 @@ def test_commands_succeed(block, tmp_path, monkeypatch):
             printed = torchrun(arguments)
         else:
             assert program == "basegraph", line
-            printed = basegraph(arguments, monkeypatch)
+            printed = basegraph(arguments)
         assert re.search(PRINTED.get(line, ""), printed), line
 
 
 @pytest.mark.parametrize("block", of_language("console"))
-def test_commands_print_what_the_docs_show(block, monkeypatch):
+def test_commands_print_what_the_docs_show(block):
     command, _, promised = block.text.partition("\n")
     dollar, program, *arguments = command.split()
     assert (dollar, program) == ("$", "basegraph")
-    assert basegraph(arguments, monkeypatch) == promised
+    assert basegraph(arguments) == promised
 
 
 @pytest.mark.parametrize("block", of_language("python"))
@@ -163,3 +169,59 @@ def test_examples_print_what_their_comments_say(block, tmp_path, monkeypatch):
     with redirect_stdout(StringIO()) as printed:
         exec(compile(block.text, block.page, "exec"), {"__name__": "__main__"})
     assert printed.getvalue().splitlines() == promised
+
+
+def test_user_code_passes_mypy_strict(tmp_path):
+    complete = [b for b in BLOCKS if b.text and not b.not_run and is_python(b)]
+    assert len(complete) > 5
+    for number, block in enumerate(complete):
+        page = re.sub(r"\W", "_", block.page)
+        (tmp_path / f"{page}_{number}.py").write_text(block.text, encoding="utf-8")
+    (tmp_path / "mypy.ini").write_text(USER_CONFIGURATION, encoding="utf-8")
+    cache = ROOT / ".mypy_cache" / "user-code"
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), "."],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "MYPYPATH": str(Path(bg.__file__).parents[1])},
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stdout == f"Success: no issues found in {len(complete)} source files\n"
+
+
+def is_python(block: Block) -> bool:
+    return block.language == "python" or (block.file or "").endswith(".py")
+
+
+USER_CONFIGURATION = """
+[mypy]
+# backward() has no types
+untyped_calls_exclude = torch
+
+[mypy-torch.*]
+# torch.distributed does not list TCPStore in __all__
+implicit_reexport = True
+
+[mypy-basegraph.*]
+# as of an installed package with py.typed: its types are used, its own code is not reported
+follow_imports = silent
+"""
+
+
+def test_the_package_says_that_it_is_typed():
+    assert (Path(bg.__file__).parent / "py.typed").is_file()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "py.typed" in project["tool"]["setuptools"]["package-data"]["basegraph"]
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_files_and_names_that_pages_mention_exist(page):
+    text = page.read_text(encoding="utf-8")
+    folders = ("src", "tests", "scripts", "benchmarks", "examples")
+    files = [f"/{path.as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    for name in re.findall(r"`(?:python )?([\w/]+\.py)\b", text):
+        if name != "train.py" and not name.endswith("NAME.py"):
+            assert any(file.endswith(f"/{name}") for file in files), name
+    for dotted in re.findall(r"`(?:basegraph|bg)\.([\w.]+)", text):
+        assert pydoc.locate(f"basegraph.{dotted}") is not None, dotted

@@ -1,69 +1,143 @@
-"""basegraph: exact averaging in finitely many gossip rounds, for any number of nodes."""
+"""Exact averaging in finitely many gossip rounds, for any number of nodes.
 
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm
-from basegraph.errors import BasegraphError, InvalidArgument, InvalidRound, NotFiniteTime, PeerLost
-from basegraph.topologies.analysis.diagnostics import Diagnostics, diagnose
-from basegraph.topologies.analysis.disagreement import (
-    PairWeights,
-    noise_disagreement,
-    pair_weights,
-    training_disagreement,
-)
-from basegraph.topologies.analysis.gossip import consensus_error, gossip
-from basegraph.topologies.analysis.properties import (
-    bytes_per_round,
-    consensus_delay,
-    consensus_rate,
-    shortest_possible,
-    theorem_1_length,
-)
-from basegraph.topologies.catalog import TOPOLOGIES, topology
-from basegraph.topologies.core.origin import Origin
-from basegraph.topologies.core.round import Round
-from basegraph.topologies.core.sequence import Sequence, Topology
-from basegraph.topologies.transform.interchange import from_networkx
-from basegraph.topologies.transform.stay_home import stay_home
-from basegraph.topologies.verify.certificate import Certificate, verify
+Topologies: `topology` builds one of the catalogue `TOPOLOGIES`, `verify` proves that it averages
+exactly, `from_networkx` makes one of any graph, and `analysis` measures them (gossip on vectors,
+rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `ALGORITHMS`.
+
+Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
+`Dataset` of your own if you pass one, and `export` gives the trained model.
+`DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
+These need torch: `pip install 'basegraph[train]'`.
+
+Names are imported on first use: `import basegraph` loads nothing else.
+
+>>> import basegraph as bg
+>>> t = bg.topology("base", n=25, k=1)
+>>> t
+<base:k=1, 25 nodes, 9 rounds, degree 1>
+>>> print(bg.verify(t))
+base:k=1, n=25: 9 rounds of degree ≤ 1 multiply to J/n (exact integer product)
+"""
+
+from typing import TYPE_CHECKING
+
+from basegraph.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from basegraph.algorithms.catalog import ALGORITHMS, algorithm
+    from basegraph.data.dataset import Dataset, Split
+    from basegraph.errors import (
+        BasegraphError,
+        InvalidArgument,
+        InvalidRound,
+        NotFiniteTime,
+        PeerLost,
+    )
+    from basegraph.extras import MissingExtra
+    from basegraph.optim.decentralized import DecentralizedOptimizer
+    from basegraph.optim.gossip import Gossip
+    from basegraph.topologies import analysis
+    from basegraph.topologies.analysis import (
+        Diagnostics,
+        PairWeights,
+        bytes_per_round,
+        consensus_delay,
+        consensus_error,
+        consensus_rate,
+        diagnose,
+        gossip,
+        noise_disagreement,
+        pair_weights,
+        shortest_possible,
+        theorem_1_length,
+        training_disagreement,
+    )
+    from basegraph.topologies.catalog import TOPOLOGIES, topology
+    from basegraph.topologies.core.origin import Origin
+    from basegraph.topologies.core.round import Round
+    from basegraph.topologies.core.sequence import Sequence, Topology
+    from basegraph.topologies.transform.interchange import from_networkx
+    from basegraph.topologies.transform.stay_home import stay_home
+    from basegraph.topologies.verify.certificate import Certificate, verify
+    from basegraph.training.config import RunConfig
+    from basegraph.training.export import export
+    from basegraph.training.train import train
+else:
+    _HOMES = {
+        "ALGORITHMS": "basegraph.algorithms.catalog",
+        "algorithm": "basegraph.algorithms.catalog",
+        "Dataset": "basegraph.data.dataset",
+        "Split": "basegraph.data.dataset",
+        "BasegraphError": "basegraph.errors",
+        "InvalidArgument": "basegraph.errors",
+        "InvalidRound": "basegraph.errors",
+        "NotFiniteTime": "basegraph.errors",
+        "PeerLost": "basegraph.errors",
+        "MissingExtra": "basegraph.extras",
+        "DecentralizedOptimizer": "basegraph.optim.decentralized",
+        "Gossip": "basegraph.optim.gossip",
+        "analysis": "basegraph.topologies",
+        "Diagnostics": "basegraph.topologies.analysis",
+        "PairWeights": "basegraph.topologies.analysis",
+        "bytes_per_round": "basegraph.topologies.analysis",
+        "consensus_delay": "basegraph.topologies.analysis",
+        "consensus_error": "basegraph.topologies.analysis",
+        "consensus_rate": "basegraph.topologies.analysis",
+        "diagnose": "basegraph.topologies.analysis",
+        "gossip": "basegraph.topologies.analysis",
+        "noise_disagreement": "basegraph.topologies.analysis",
+        "pair_weights": "basegraph.topologies.analysis",
+        "shortest_possible": "basegraph.topologies.analysis",
+        "theorem_1_length": "basegraph.topologies.analysis",
+        "training_disagreement": "basegraph.topologies.analysis",
+        "TOPOLOGIES": "basegraph.topologies.catalog",
+        "topology": "basegraph.topologies.catalog",
+        "Origin": "basegraph.topologies.core.origin",
+        "Round": "basegraph.topologies.core.round",
+        "Sequence": "basegraph.topologies.core.sequence",
+        "Topology": "basegraph.topologies.core.sequence",
+        "from_networkx": "basegraph.topologies.transform.interchange",
+        "stay_home": "basegraph.topologies.transform.stay_home",
+        "Certificate": "basegraph.topologies.verify.certificate",
+        "verify": "basegraph.topologies.verify.certificate",
+        "RunConfig": "basegraph.training.config",
+        "export": "basegraph.training.export",
+        "train": "basegraph.training.train",
+    }
+    _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "export", "train"), "torch")
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES, _NEEDS)
 
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> object:
-    """The optimizers, imported when asked for: they need torch, which takes its time."""
-    if name == "DecentralizedOptimizer":
-        from basegraph.optim.decentralized import DecentralizedOptimizer
-
-        return DecentralizedOptimizer
-    if name == "Gossip":
-        from basegraph.optim.gossip import Gossip
-
-        return Gossip
-    raise AttributeError(f"module 'basegraph' has no attribute {name!r}")
-
 
 __all__ = [
     "ALGORITHMS",
     "TOPOLOGIES",
     "BasegraphError",
     "Certificate",
+    "Dataset",
     "DecentralizedOptimizer",
     "Diagnostics",
     "Gossip",
     "InvalidArgument",
     "InvalidRound",
+    "MissingExtra",
     "NotFiniteTime",
     "Origin",
     "PairWeights",
     "PeerLost",
     "Round",
+    "RunConfig",
     "Sequence",
+    "Split",
     "Topology",
     "algorithm",
+    "analysis",
     "bytes_per_round",
     "consensus_delay",
     "consensus_error",
     "consensus_rate",
     "diagnose",
+    "export",
     "from_networkx",
     "gossip",
     "noise_disagreement",
@@ -72,6 +146,7 @@ __all__ = [
     "stay_home",
     "theorem_1_length",
     "topology",
+    "train",
     "training_disagreement",
     "verify",
 ]

@@ -9,10 +9,26 @@ from collections.abc import Iterable
 class BasegraphError(ValueError):
     """The common ancestor: catching it catches every complaint of this library."""
 
-    exit_code = 2
-    """What the command line leaves with: 2 is a user's mistake."""
-    quiet = False
-    """Whether another process says it already."""
+    reported_by: int | None = None
+    """The node that reports this error for all nodes; None where every node has its own."""
+
+
+class RuntimeFailure(BasegraphError):
+    """Something failed while it ran: a node, a disk, the training. The arguments were fine."""
+
+
+class Interrupted(BasegraphError):
+    """A signal asked to stop, and what was done until then has been saved.
+
+    Args:
+        message: What was stopped, and where it can be continued.
+        signal: The number of the signal.
+
+    """
+
+    def __init__(self, message: str, signal: int) -> None:
+        super().__init__(message)
+        self.signal = signal
 
 
 class InvalidArgument(BasegraphError):
@@ -33,10 +49,8 @@ class NotFiniteTime(BasegraphError):
     """The product of one period's mixing matrices is not exactly J/n."""
 
 
-class PeerLost(BasegraphError):
+class PeerLost(RuntimeFailure):
     """A node did not answer; `node` is its number, where that is known."""
-
-    exit_code = 1
 
     def __init__(self, message: str, node: int | None = None) -> None:
         super().__init__(message)

@@ -10,9 +10,10 @@ import pytest
 
 import basegraph as bg
 from basegraph.algorithms import catalog
-from basegraph.algorithms.catalog import ALGORITHMS, Factory, algorithm
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm
 from basegraph.algorithms.method import Method
 from basegraph.cli.train import merged
+from basegraph.specs import Entry
 from basegraph.training import problem as replica
 from basegraph.training.config import RunConfig
 
@@ -34,7 +35,7 @@ def clipped(bound: float = 1.0, twice: bool = False) -> Method:
 
 @pytest.fixture
 def with_clipped(monkeypatch):
-    more = MappingProxyType({**ALGORITHMS, "clipped": Factory("clipped", clipped)})
+    more = MappingProxyType({**ALGORITHMS, "clipped": Entry("clipped", clipped, typed=True)})
     for module in (catalog, replica):
         monkeypatch.setattr(module, "ALGORITHMS", more)
 

@@ -172,7 +172,7 @@ def test_lengths(tmp_path):
             ["topology", "one-peer-d-equidyn", "-n", "6", "--properties"],
             "NAME='one-peer-d-equidyn': is random: --properties need a period",
         ),
-        (["topology", "base", "-n", "6", "--draw", "x.gif"], "--draw='x.gif': must end in .svg"),
+        (["topology", "base", "-n", "6", "--draw", "x.gif"], "--draw='x.gif': must end in .png"),
         (["topology", "base", "-n", "6", "--draw", "no/x.svg"], "the folder 'no' does not exist"),
         (["topology", "base", "-n", "600", "--draw", "x.svg"], "--nodes=600: at most 128 nodes"),
         (["topology", "complete", "-n", "1000000"], "--nodes=1000000: a round of complete has"),

@@ -10,6 +10,7 @@ import basegraph as bg
 from support.assertions import (
     assert_arcs_well_formed,
     assert_degree_is_reached,
+    assert_listeners_agree_with_rounds,
     assert_nodes_agree_with_rounds,
     assert_time_is_an_argument,
     assert_valid_rounds,
@@ -60,6 +61,27 @@ def test_degree(topologies):
 def test_one_node_agrees_with_the_round(topologies):
     for t in topologies:
         assert_nodes_agree_with_rounds(t, steps_of(t))
+
+
+def test_the_listeners_of_one_node_agree_with_the_round(topologies):
+    for t in topologies:
+        assert_listeners_agree_with_rounds(t, steps_of(t))
+
+
+CLOSED_FORMS = sorted(
+    bg.TOPOLOGIES.keys()
+    - {"complete", "hyper-hypercube", "one-peer-hypercube", "short", "block-mix", "block-merge"}
+)
+
+
+@pytest.mark.parametrize("name", CLOSED_FORMS)
+def test_a_node_among_very_many_is_answered_without_building_a_round(name):
+    t = bg.topology(name, n=10**12)
+    with pytest.raises(bg.InvalidArgument, match="more than this machine's memory"):
+        t.round(0)
+    for step in range(min(steps_of(t), 4)):
+        for sender in t.neighbors(123_456_789, step):
+            assert 123_456_789 in t.listeners(sender, step)
 
 
 def test_time(topologies):
@@ -129,4 +151,7 @@ def test_bad_step_or_node(topologies, bad):
     with pytest.raises(bg.InvalidArgument, match="i="):
         t.neighbors(bad, 0)
     with pytest.raises(bg.InvalidArgument, match="i="):
-        t.neighbors(t.n, 0)
+        t.listeners(bad, 0)
+    for ask in (t.neighbors, t.listeners):
+        with pytest.raises(bg.InvalidArgument, match="i="):
+            ask(t.n, 0)

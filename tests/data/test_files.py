@@ -76,8 +76,8 @@ def test_cifar_python(protocol):
     pixels = DRAWS.integers(0, 256, (3, 3072), dtype=np.uint8)
     batch = {b"data": pixels, b"labels": [1, 0, 9], b"batch_label": b"x"}
     split = parse_cifar_python(pickle.dumps(batch, protocol=protocol), "x", b"labels")
-    assert np.array_equal(split.images.reshape(3, -1), pixels)
-    assert split.labels.tolist() == [1, 0, 9]
+    assert np.array_equal(split.inputs.reshape(3, -1), pixels)
+    assert split.targets.tolist() == [1, 0, 9]
 
 
 def test_cifar_python_as_python_2_has_written_it():
@@ -94,7 +94,7 @@ def test_cifar_python_as_python_2_has_written_it():
         assert content.count(modern) == 1, modern
         content = content.replace(modern, old)
     split = parse_cifar_python(content, "x", b"labels")
-    assert np.array_equal(split.images.reshape(2, -1), pixels)
+    assert np.array_equal(split.inputs.reshape(2, -1), pixels)
 
 
 class Evil:
@@ -161,15 +161,15 @@ def test_a_pickle_that_asks_for_memory_does_not_get_it():
     split = parse_cifar_python(content[:-1] + place + b".", "x", b"labels")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert split.labels.tolist() == [0]
+    assert split.targets.tolist() == [0]
     assert peak < 10**7
 
 
 def test_cifar_binary():
     rows = DRAWS.integers(0, 256, (4, 3074), dtype=np.uint8)
     split = parse_cifar_binary(rows.tobytes(), "x", 2)
-    assert split.labels.tolist() == rows[:, 1].tolist()
-    assert np.array_equal(split.images.reshape(4, -1), rows[:, 2:])
+    assert split.targets.tolist() == rows[:, 1].tolist()
+    assert np.array_equal(split.inputs.reshape(4, -1), rows[:, 2:])
     with pytest.raises(DataError, match="not whole records of 3073"):
         parse_cifar_binary(rows.tobytes(), "x", 1)
 
@@ -204,9 +204,9 @@ def test_images_by_class(tmp_path, form):
                 archive.addfile(info, io.BytesIO(content))
     train, test, names = read_image_tree(path)
     assert names == ["cat", "dog"]
-    assert train.labels.tolist() == [0, 0, 0, 1, 1, 1]
-    assert test.images.shape == (4, 3, 4, 4)
-    assert train.images[4, :, 0, 0].tolist() == [10, 1, 0]
+    assert train.targets.tolist() == [0, 0, 0, 1, 1, 1]
+    assert test.inputs.shape == (4, 3, 4, 4)
+    assert train.inputs[4, :, 0, 0].tolist() == [10, 1, 0]
     dataset = load(f"images:{path.name}", tmp_path)
     assert dataset.shape == (3, 4, 4)
     if form != "folder":
@@ -307,7 +307,7 @@ def test_digits_need_no_file():
     digits = load("digits")
     assert (len(digits.train), len(digits.test), digits.classes) == (1438, 359, 10)
     mean, std = digits.statistics()
-    pixels = digits.train.images / 255
+    pixels = digits.train.inputs / 255
     assert mean[0] == pytest.approx(pixels.mean(), rel=1e-5)
     assert std[0] == pytest.approx(pixels.std(), rel=1e-5)
 
@@ -320,4 +320,4 @@ def test_unknown_names():
 def test_real_mnist(shared_data):
     dataset = load("mnist", shared_data)
     assert (len(dataset.train), len(dataset.test)) == (60_000, 10_000)
-    assert dataset.train.labels[:5].tolist() == [5, 0, 4, 1, 9]
+    assert dataset.train.targets[:5].tolist() == [5, 0, 4, 1, 9]

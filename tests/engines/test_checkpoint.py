@@ -16,8 +16,10 @@ from safetensors.torch import save_file
 import basegraph as bg
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import CheckpointError
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.recovery import node_files, survivors
-from basegraph.experiments.sweep import SweepFolder, expand, run_sweep
+from basegraph.experiments.grid import expand
+from basegraph.experiments.sweep import SweepFolder, run_sweep
 from basegraph.training.config import RunConfig
 from basegraph.training.elastic import SURVIVOR
 from basegraph.training.folder import FACTS
@@ -185,7 +187,7 @@ GOOD = {"n": 4, "step": 7, "steps_per_epoch": 14, "loss_sum": 2.0, "loss_count":
 
 
 def begin(folder, **options):
-    return survivors.restart(folder, torch.zeros(3), None, schema=SURVIVOR, **options)
+    return survivors.restart(folder, torch.zeros(3), FixedMembership(), schema=SURVIVOR, **options)
 
 
 def test_every_field_of_a_survivor(group, tmp_path, caplog):

@@ -11,8 +11,9 @@ import torch.distributed as dist
 from torch import nn
 
 import basegraph as bg
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.mixer import DistributedMixer, Pending
-from basegraph.engines.distributed.neighbors import NeighborsOf
+from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.stamp import Stamp
 
 
@@ -206,7 +207,7 @@ def test_parameters_without_a_gradient_do_not_decay():
 
 
 def test_a_model_must_have_the_parameters():
-    with pytest.raises(bg.InvalidArgument, match="has not all the parameters"):
+    with pytest.raises(bg.InvalidArgument, match="does not have all the parameters"):
         bg.DecentralizedOptimizer(model().parameters(), lr=0.1, model=nn.Linear(2, 2))
     with pytest.raises(bg.InvalidArgument, match=r"must be a torch.nn.Module"):
         bg.DecentralizedOptimizer(model().parameters(), lr=0.1, model="net")
@@ -227,10 +228,10 @@ def test_a_group_needs_processes():
 def test_nodes_that_agree_do_not_move(spec, wire):
     """Whatever the rounding of weights and messages; else D² drifts over thousands of steps."""
     t = bg.topology(spec, n=25)
-    mixer = DistributedMixer(bg.topology("ring", n=1), wire=wire)
+    mixer = DistributedMixer(FixedMembership(), wire=wire)
     x = torch.randn(1000, generator=torch.Generator().manual_seed(0))
     for number in range(t.period):
-        assert torch.equal(heard(mixer, NeighborsOf(t, node=3), number, x.expand(25, -1), wire), x)
+        assert torch.equal(heard(mixer, Schedule(t, node=3), number, x.expand(25, -1), wire), x)
 
 
 @pytest.mark.parametrize("wire", [None, torch.bfloat16, torch.float16])
@@ -239,23 +240,24 @@ def test_the_average_over_nodes_stays(spec, wire):
     """Over thousands of rounds in which nodes are pulled apart again and again."""
     n = 5
     t = bg.topology(spec, n=n)
-    mixer = DistributedMixer(bg.topology("ring", n=1), wire=wire)
-    rounds = [NeighborsOf(t, node) for node in range(n)]
+    mixer = DistributedMixer(FixedMembership(), wire=wire)
+    schedules = [Schedule(t, node) for node in range(n)]
     x = torch.randn(n, 64, generator=torch.Generator().manual_seed(0))
     apart = torch.tensor([1.0, -1.0, 0.5, -0.5, 0.0])[:, None] / 8
     before = x.double().mean(dim=0)
     for number in range(4_000):
         if number % 100 == 0:
             x += apart
-        x = torch.stack([heard(mixer, rounds[i], number, x, wire) for i in range(n)])
+        x = torch.stack([heard(mixer, schedules[i], number, x, wire) for i in range(n)])
     assert (x.double().mean(dim=0) - before).norm() < 1e-6 * before.norm()
 
 
-def heard(mixer, rounds: NeighborsOf, number: int, x_nd: torch.Tensor, wire) -> torch.Tensor:
+def heard(mixer, schedule: Schedule, number: int, x_nd: torch.Tensor, wire) -> torch.Tensor:
     """What a node makes of its neighbors' messages in a round."""
-    stamp = Stamp("step()", number, number)
+    stamp = Stamp("step()", number)
+    neighbors = schedule.at(number)
     q_nd = x_nd if wire is None else x_nd.to(wire)
-    own, sent = x_nd[rounds.node], q_nd[rounds.node]
-    inbox = [q_nd[j].clone() for j, _ in rounds.at(number).hears]
-    pending = Pending(mixer, rounds, stamp, own, sent, stamp.pack(own.device), [], inbox)
+    own, sent = x_nd[schedule.node], q_nd[schedule.node]
+    inbox = [q_nd[j].clone() for j, _ in neighbors.hears]
+    pending = Pending(mixer, neighbors, stamp, own, sent, stamp.pack(own.device), [], inbox)
     return pending._mixed(torch.empty_like(own))

@@ -13,7 +13,8 @@ import pytest
 
 import basegraph as bg
 from basegraph.plots.explorer import LEFT_OUT, write_page
-from basegraph.topologies.short import euclid as library
+from basegraph.topologies.short.euclid import factors as library_factors
+from basegraph.topologies.short.euclid import mirrors as library_mirrors
 from support.cli import ok, run_here
 
 CHROMIUM = shutil.which("chromium")
@@ -154,9 +155,9 @@ def test_every_euclid_that_fits_the_page_is_the_library_s(functions):
         "Array.from({ length: 300 }, (_, i) => i + 1).map((n) => [euclidFactors(n), mirrors(n)])"
     )
     for n, (factors, mirrors) in enumerate(shown, start=1):
-        assert tuple(factors) == library.factors(n)
+        assert tuple(factors) == library_factors(n)
         exact = tuple((shift % n, Fraction(a, b)) for shift, a, b in mirrors)
-        assert exact == library.mirrors(n), n
+        assert exact == library_mirrors(n), n
 
 
 @needs_browser

@@ -51,7 +51,7 @@ def main() -> int:
             flat = torch.cat([p.reshape(-1) for p in before])
             kept = torch.equal(saved["x"], flat) and facts["step"] == step
             print(f"stopped at step {step}, as it was: {same and kept}; {error}", flush=True)
-            return error.exit_code
+            return 1
         if step == 3:
             print("going", flush=True)
         time.sleep(0.01)

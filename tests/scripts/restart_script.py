@@ -47,7 +47,7 @@ def main() -> None:
         net(torch.ones(3, 6)).sum().backward()
         optimizer.step()
         assert optimizer.gossip_step == 44
-    print("began again", flush=True)
+    print("restarted", flush=True)
     leave()
 
 

@@ -7,9 +7,9 @@ import torch.distributed as dist
 
 import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
-from basegraph.algorithms.stability import communicates, round_index
+from basegraph.algorithms.local_steps import communicates, round_index
+from basegraph.engines.distributed import blocks
 from basegraph.engines.stacked.mixer import StackedMixer, average
-from basegraph.optim import blocks
 from support.launch import leave
 
 STEPS = 12

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from habits_script import apart, everything, model, of_all, train
 from torch import nn
 
 import basegraph as bg
 from basegraph.engines.distributed.stamp import OutOfStep
+from scripts.habits_script import apart, everything, model, of_all, train
 from support.launch import run_checks
 
 

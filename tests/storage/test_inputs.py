@@ -11,11 +11,13 @@ from basegraph.data import catalog
 from basegraph.data.dataset import DataError
 from basegraph.engines import checkpoint
 from basegraph.errors import InvalidArgument
-from basegraph.experiments.sweep import MAX_RUNS, read_sweep
+from basegraph.experiments.grid import read_sweep
+from basegraph.experiments.sweep import MAX_RUNS
 from basegraph.storage import inputs
 from basegraph.storage.inputs import MAX_TEXT_BYTES, BadFile
 from basegraph.training.config import read_toml
-from basegraph.training.folder import MAX_LINE, RunFolder, belongs_to
+from basegraph.training.folder import RunFolder, belongs_to
+from basegraph.training.metrics import MAX_LINE
 
 DEEP = "[" * 100_000 + "]" * 100_000
 

@@ -87,7 +87,7 @@ def test_a_run_on_a_full_disk_keeps_what_it_had(file, tmp_path, monkeypatch):
         else:
             full = {**vars(os), "fsync": full_the_second_time(os.fsync)}
             patched.setattr(folder, "os", SimpleNamespace(**full))
-        message = rf"{file}\..*: cannot be written: .*No space left on device.*--resume continues"
+        message = rf"{file}\..*: cannot be written: .*No space left on device.*resume to continue"
         with pytest.raises(CannotWrite, match=message):
             train(config, tmp_path / "run")
     assert not list((tmp_path / "run").glob(".*"))

@@ -70,6 +70,17 @@ def assert_nodes_agree_with_rounds(t: Topology, steps: int) -> None:
             assert t.neighbors(i, step) == r.neighbors(i), (t, step, i)
 
 
+def assert_listeners_agree_with_rounds(t: Topology, steps: int) -> None:
+    """`t.listeners(i, step)`, computed for one node, is what the whole round says, ascending."""
+    for step in range(steps):
+        r = t.round(step)
+        receivers: dict[int, list[int]] = {i: [] for i in range(t.n)}
+        for receiver, sender in sorted(zip(r.receivers.tolist(), r.senders.tolist(), strict=True)):
+            receivers[sender].append(receiver)
+        for i in range(t.n):
+            assert t.listeners(i, step) == r.listeners(i) == tuple(receivers[i]), (t, step, i)
+
+
 def assert_time_is_an_argument(t: Topology) -> None:
     """Reading a round advances nothing; a sequence repeats after its period."""
     later = t.round(3)

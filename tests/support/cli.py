@@ -7,6 +7,8 @@ import subprocess
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 
+import pytest
+
 from basegraph import cli
 
 
@@ -23,16 +25,16 @@ def run(*arguments, cwd=None, env=None):
 
 def run_here(*arguments, cwd="."):
     """As `run`, in this process: an interpreter that is started costs more than most commands."""
-    out, err, argv, code = io.StringIO(), io.StringIO(), sys.argv, 0
-    sys.argv = ["basegraph", *map(str, arguments)]
-    try:
-        with redirect_stdout(out), redirect_stderr(err), chdir(cwd):
-            cli.main()
-    except SystemExit as left:
-        code = left.code
-    finally:
-        sys.argv = argv
-    return subprocess.CompletedProcess(sys.argv, code, out.getvalue(), err.getvalue())
+    out, err, argv = io.StringIO(), io.StringIO(), [*map(str, arguments)]
+    with (
+        redirect_stdout(out),
+        redirect_stderr(err),
+        chdir(cwd),
+        pytest.raises(SystemExit) as exit_request,
+    ):
+        cli.main(argv)
+    code = exit_request.value.code
+    return subprocess.CompletedProcess(argv, code, out.getvalue(), err.getvalue())
 
 
 def ok(*arguments, by=run_here, **options):

@@ -183,7 +183,8 @@ def main() -> None:
     import torch.distributed.run  # noqa: F401
 
     import basegraph.cli
-    import basegraph.optim
+    import basegraph.optim.decentralized
+    import basegraph.optim.gossip
     import basegraph.training.elastic
     import basegraph.training.train  # noqa: F401
     from basegraph.data.catalog import load

@@ -6,12 +6,12 @@ import torch
 
 from basegraph.engines.captured.tables import RoundTables
 from basegraph.engines.stacked.mixer import dense, few_neighbors
-from basegraph.engines.stacked.peers import plan
+from basegraph.engines.stacked.peers import peers_of
 
 
 def forms(t, dtype):
     """Every way to mix by the first round of a topology."""
-    peers, weights = (torch.tensor(part) for part in plan(t[0]))
+    peers, weights = (torch.tensor(part) for part in peers_of(t[0]))
     mixes = {
         "gathered": few_neighbors(peers, weights.to(dtype)),
         "dense": dense(torch.tensor(t[0].matrix().toarray(), dtype=dtype)),

@@ -7,14 +7,13 @@ import torch
 
 import basegraph as bg
 from basegraph.data.catalog import load
-from basegraph.engines.stacked.engine import StackedEngine
+from basegraph.engines.stacked.nodes import StackedNodes
 from basegraph.models.networks import build
-from basegraph.training import estimate, memory
-from basegraph.training import problem as replica
+from basegraph.training import estimate, memory, problem
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Watcher
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import train
+from basegraph.training.watcher import Watcher
 
 
 @pytest.mark.parametrize(
@@ -31,8 +30,8 @@ def test_refused_before_topology_and_split_are_built(
     def built(*arguments):
         raise AssertionError("built before the size was looked at")
 
-    monkeypatch.setattr(replica, "topology", built)
-    monkeypatch.setattr(replica, "dirichlet", built)
+    monkeypatch.setattr(problem, "topology", built)
+    monkeypatch.setattr(problem, "dirichlet", built)
     monkeypatch.setattr(memory, "free_memory", lambda device: free)
     with pytest.raises(bg.BasegraphError, match=complaint):
         train(RunConfig(epochs=3, **fields), tmp_path / "run")
@@ -46,7 +45,7 @@ def test_long_runs_say_how_long_before_they_begin(seconds, monkeypatch, tmp_path
     def stepped(step, total, loss):
         lines.append("step")
 
-    monkeypatch.setattr(estimate, "seconds_of_gradients", lambda engine: seconds)
+    monkeypatch.setattr(estimate, "seconds_of_gradients", lambda nodes: seconds)
     config = RunConfig(nodes=3, epochs=1, batch=64, evaluate_every=1)
     train(config, tmp_path / "run", watcher=Watcher(stepped=stepped, noted=lines.append))
     said = ["the steps will take about 7.0 hours, evaluations not counted"] if seconds else []
@@ -57,7 +56,7 @@ def test_the_time_of_gradients_is_measured():
     dataset = load("digits")
     config = RunConfig(nodes=3, epochs=1)
     module = build("mlp", dataset.shape, 10, 0)
-    engine = StackedEngine(dataset, [Replica(config, dataset, module)])
-    before = engine.x_nd.clone()
-    assert estimate.seconds_of_gradients(engine) > 0
-    assert torch.equal(engine.x_nd, before)
+    nodes = StackedNodes(dataset, [Problem(config, dataset, module)])
+    before = nodes.x_nd.clone()
+    assert estimate.seconds_of_gradients(nodes) > 0
+    assert torch.equal(nodes.x_nd, before)

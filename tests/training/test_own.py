@@ -17,8 +17,8 @@ from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
 from basegraph.storage.provenance import provenance
 from basegraph.training.config import RunConfig, read_toml
-from basegraph.training.loop import Watcher
 from basegraph.training.train import train
+from basegraph.training.watcher import Watcher
 
 SHORT = RunConfig(nodes=4, epochs=4, batch=8, alpha=1.0, lr=0.1, evaluate_every=2)
 
@@ -139,9 +139,9 @@ def test_tied_weights_are_one_parameter(activation, tmp_path):
 def test_floating_point_images_give_what_eight_bits_give(kind, tmp_path):
     torch.manual_seed(0)
     whole, module = blobs(), Small()
-    images = (whole.train.images / np.float32(255)).astype(np.float32)
+    images = (whole.train.inputs / np.float32(255)).astype(np.float32)
     images = kind(images) if kind is torch.tensor else images.astype(kind)
-    split = Split(images, whole.train.labels.astype(np.int32))
+    split = Split(images, whole.train.targets.astype(np.int32))
     rows = train(SHORT, tmp_path / "float", dataset=Dataset("b", split, split, 2), module=module)
     expected = train(SHORT, tmp_path / "int", dataset=whole, module=module)
     for mine, theirs in zip(rows, expected, strict=True):
@@ -153,9 +153,8 @@ def test_floating_point_images_give_what_eight_bits_give(kind, tmp_path):
     ("images", "labels", "complaint"),
     [
         (np.zeros((2, 1, 4, 4), np.int64), [0, 1], "images must be uint8 or floating point, not"),
-        (np.full((2, 1, 4, 4), np.nan), [0, 1], "images must be finite"),
-        (np.zeros((2, 1, 4, 4)), [0.0, 1.0], "labels must be integers, not float64"),
-        (np.zeros((2, 4, 4)), [0, 1], r"2 images of shape \(4, 4\) do not go with 2 labels"),
+        (np.full((2, 1, 4, 4), np.nan), [0, 1], "inputs must be finite"),
+        (np.zeros((2, 1, 4, 4)), [0], r"2 inputs of shape \(1, 4, 4\) do not go with 1 targets"),
     ],
 )
 def test_images_and_labels_of_other_types_are_refused(images, labels, complaint):

@@ -12,9 +12,10 @@ from basegraph.data.partition import sample
 from basegraph.engines import evaluation as evaluate
 from basegraph.engines.evaluation import Questions, correct
 from basegraph.engines.stacked.engine import StackedEngine
+from basegraph.engines.stacked.view import StackedRun, batched_outputs
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.selection import PASSES, everything, on_the_way
 from basegraph.training.train import train
 from support.cli import ok
@@ -32,7 +33,7 @@ def engine(**fields):
     digits = load("digits")
     config = RunConfig(**{**FEW, **fields})
     module = build("mlp", digits.shape, 10, config.seed)
-    return StackedEngine(digits, [Replica(config, digits, module)])
+    return StackedEngine(digits, [Problem(config, digits, module)])
 
 
 @pytest.mark.parametrize("nodes", [1, 25, 100, 1000])
@@ -106,34 +107,37 @@ def test_what_is_selected_is_what_all_would_give_there():
     e = engine()
     for _ in range(5):
         e.advance()
-    chosen = e.replicas[0].evaluated
-    found = e.evaluate(0, chosen)
-    images, labels = (part[torch.as_tensor(chosen.sets["test"])] for part in e.test)
-    samples = (images / 255 - e.mean[:, None, None]) / e.std[:, None, None]
+    (run,), data = e.runs, e.nodes.data
+    chosen = run.problem.evaluated
+    found = run.evaluate(chosen)
+    places = torch.as_tensor(chosen.sets["test"])
+    images, labels = data.test_images[places], data.test_labels[places]
+    samples = (images / 255 - data.mean[:, None, None]) / data.std[:, None, None]
 
     def share(x_d):
-        return float((e.model.forward(x_d, samples).argmax(1) == labels).double().mean())
+        return float((e.nodes.model.forward(x_d, samples).argmax(1) == labels).double().mean())
 
-    own = [share(e.x_nd[node]) for node in chosen.nodes]
+    own = [share(run.x_nd[node]) for node in chosen.nodes]
     assert found["test"].mean == pytest.approx(np.mean(own))
     assert found["test"].worst == pytest.approx(min(own))
-    assert found["test"].averaged == pytest.approx(share(e.x_nd.mean(dim=0)))
+    assert found["test"].averaged == pytest.approx(share(run.x_nd.mean(dim=0)))
 
 
 def test_the_last_evaluation_uses_everything_in_the_same_shape(monkeypatch):
     """A compiler would otherwise begin again for the very last evaluation."""
     monkeypatch.setattr(evaluate, "CHUNK", 90)
-    e = engine()
-    e.captures = True  # with nothing but the functions that would be compiled
+    nodes = engine().nodes
     shapes = []
-    outputs = e._outputs
-    e._outputs = lambda models, samples: (
-        shapes.append((len(models), len(samples))) or outputs(models, samples)
-    )
-    e.evaluate(0, e.replicas[0].evaluated)
+
+    def outputs(models, samples):
+        shapes.append((len(models), len(samples)))
+        return batched_outputs(nodes)(models, samples)
+
+    run = StackedRun(nodes, 0, outputs, "cpu", one_shape=True)
+    run.evaluate(run.problem.evaluated)
     few = set(shapes)
     shapes.clear()
-    e.evaluate()
+    run.evaluate(run.problem.evaluated_last)
     assert few == set(shapes) == {(3, 30)}
 
 

@@ -12,12 +12,13 @@ import basegraph as bg
 from basegraph.cli.compare import read_run
 from basegraph.data.catalog import load
 from basegraph.engines import checkpoint
-from basegraph.experiments.sweep import SweepFolder, expand
+from basegraph.experiments.grid import expand
+from basegraph.experiments.sweep import SweepFolder
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Watcher
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import train
+from basegraph.training.watcher import Watcher
 from support.cli import ok, run_here
 
 SHORT = {"nodes": 5, "epochs": 2, "batch": 16, "evaluate_every": 1}
@@ -51,7 +52,7 @@ def saved_earlier(tmp_path):
 def test_the_field_decides_which_samples_a_node_sees():
     digits = load("digits")
     shuffled, by_class = (
-        Replica(RunConfig(**SHORT, **order), digits, build("mlp", digits.shape, 10, 0))
+        Problem(RunConfig(**SHORT, **order), digits, build("mlp", digits.shape, 10, 0))
         for order in ({}, {"split_order": "by-class"})
     )
     assert shuffled.heterogeneity == pytest.approx(by_class.heterogeneity)
@@ -82,8 +83,8 @@ def test_a_run_saved_earlier_does_not_change_its_split(saved_earlier):
 def test_a_sweep_saved_earlier_is_not_continued_with_another_split(tmp_path):
     runs = expand(SHORT, [{"seed": [0, 1]}], "test")
     folder = SweepFolder(tmp_path, "x", resume=False)
-    train(runs[0].config, tmp_path / runs[0].name)
-    assert folder.left(runs) == runs[1:]
-    forget_the_field(tmp_path / runs[0].name)
+    train(runs["seed=0"], tmp_path / "seed=0")
+    assert folder.left(runs) == {"seed=1": runs["seed=1"]}
+    forget_the_field(tmp_path / "seed=0")
     with pytest.raises(bg.InvalidArgument, match=r"split_order='shuffled': run seed=0 of .* has"):
         folder.left(runs)

@@ -12,6 +12,14 @@ def allreduce_sgd(momentum: float = 0.9, nesterov: bool = False) -> Method:
 
     All nodes hold the same model. `mix` is the exact average here, whatever the topology. With
     Nesterov, x ← x - η(βu + g).
+
+    Args:
+        momentum: β in [0, 1).
+        nesterov: Whether to step along βu + g instead of u.
+
+    Raises:
+        InvalidArgument: If the momentum is not in [0, 1).
+
     """
     below_one(momentum=momentum)
 

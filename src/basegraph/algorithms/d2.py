@@ -20,13 +20,20 @@ def d2(damping: float = 1.0) -> Method:
 
     `damping` τ < 1 uses (1-τ) I + τ W for W. On finite-time sequences D² is unstable without it,
     even with zero gradients: `stability.py` measures that, and `damping` that is stable.
+
+    Args:
+        damping: τ in (0, 1]: the mixing matrix is (1-τ) I + τ W.
+
+    Raises:
+        InvalidArgument: If the damping is not in (0, 1].
+
     """
     share(damping=damping)
 
     def step(x: Array, grad: Array, state: Previous, lr: float, mix: Mix) -> tuple[Array, Previous]:
         descent = lr * grad
-        ahead = 2 * x - state.x - descent + state.descent
-        return damped(mix, damping)(ahead), Previous(x, descent)
+        moved = 2 * x - state.x - descent + state.descent
+        return damped(mix, damping)(moved), Previous(x, descent)
 
     # With x₋ = x⁰ and g₋ = 0 the first step is x⁰ - ηg⁰, as it should be.
     return Method("d2", lambda x: Previous(x, 0 * x), step)

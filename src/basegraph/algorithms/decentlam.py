@@ -18,6 +18,13 @@ def decentlam(momentum: float = 0.9) -> Method:
     """DecentLaM: g̃ = (x - mix(x - ηg))/η; m ← βm + g̃; x ← x - ηm.
 
     Momentum over the whole decentralized step. A step with η = 0 mixes nothing.
+
+    Args:
+        momentum: β in [0, 1).
+
+    Raises:
+        InvalidArgument: If the momentum is not in [0, 1).
+
     """
     below_one(momentum=momentum)
 

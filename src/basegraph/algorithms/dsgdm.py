@@ -18,6 +18,14 @@ def dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
     """DSGD with momentum: u ← βu + g; x ← mix(x - ηu). u stays at home.
 
     With Nesterov, x ← mix(x - η(βu + g)).
+
+    Args:
+        momentum: β in [0, 1).
+        nesterov: Whether to step along βu + g instead of u.
+
+    Raises:
+        InvalidArgument: If the momentum is not in [0, 1).
+
     """
     below_one(momentum=momentum)
 

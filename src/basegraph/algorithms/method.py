@@ -25,7 +25,7 @@ class Stateless(NamedTuple):
     """The state of a method that remembers nothing."""
 
 
-def where_it_stands(x: Array, state: State) -> Array:
+def at_x(x: Array, state: State) -> Array:
     """The gradient is taken at x itself."""
     return x
 
@@ -39,7 +39,7 @@ class Method:
     step: Step
     messages: int = 1
     """Vectors of the model's size that a node sends to each neighbor in one round."""
-    gradient_point: Callable[[Array, State], Array] = where_it_stands
+    gradient_point: Callable[[Array, State], Array] = at_x
     """Where the gradient of this step is taken, and what is evaluated."""
     centralized: bool = False
     """Whether `mix` must be the exact average (all-reduce) instead of the topology's round."""
@@ -56,5 +56,11 @@ class Method:
 
 
 def damped(mix: Mix, share: float) -> Mix:
-    """The lazy round (1-τ) I + τ W with τ = `share`."""
+    """The lazy round (1-τ) I + τ W with τ = `share`.
+
+    Args:
+        mix: The round.
+        share: τ, between 0 and 1.
+
+    """
     return lambda v: v + share * (mix(v) - v)

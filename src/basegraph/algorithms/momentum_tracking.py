@@ -19,6 +19,13 @@ def momentum_tracking(momentum: float = 0.9) -> Method:
     """Momentum Tracking: u ← βu + g; x⁺ = mix(x) - η(u - c); c⁺ = mix(c - u) + u, c⁰ = 0.
 
     u - c follows the average momentum. Two vectors are sent.
+
+    Args:
+        momentum: β in [0, 1).
+
+    Raises:
+        InvalidArgument: If the momentum is not in [0, 1).
+
     """
     below_one(momentum=momentum)
 

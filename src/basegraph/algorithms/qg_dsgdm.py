@@ -19,6 +19,14 @@ def qg_dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
 
     m follows the way the model really moved, mixing included, not the local gradients alone. With
     Nesterov, x⁺ = mix(x - η(βu + g)). A step with η = 0 leaves m as it is.
+
+    Args:
+        momentum: β in [0, 1).
+        nesterov: Whether to step along βu + g instead of u.
+
+    Raises:
+        InvalidArgument: If the momentum is not in [0, 1).
+
     """
     below_one(momentum=momentum)
 

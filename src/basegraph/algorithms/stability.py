@@ -14,6 +14,7 @@ import numpy as np
 
 from basegraph.algorithms.method import Method, Mix
 from basegraph.errors import BasegraphError
+from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray
 from basegraph.topologies.core.sequence import Topology
 
@@ -22,7 +23,7 @@ DENSE = 600
 SAMPLED = 64
 """Steps after which a topology without a period is judged, by its growth per step."""
 SLACK = 1e-9
-MOST_ALONE = 2**26
+MOST_LOCAL_STEPS = 2**26
 """Steps between two messages that are counted: more give the same verdict, and less exactly."""
 
 
@@ -32,7 +33,7 @@ class Unstable(BasegraphError):
 
 @dataclass(frozen=True)
 class Stability:
-    """What `stability` found."""
+    """What one period without gradients does to disagreement, as `stability` measures it."""
 
     radius: float
     """Factor by which disagreement grows or shrinks over `steps`, in the long run."""
@@ -48,20 +49,30 @@ class Stability:
 def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stability:
     """The spectral radius of one period without gradients, on the disagreement space.
 
-    >>> from basegraph.algorithms.catalog import algorithm
-    >>> from basegraph.topologies.catalog import topology
-    >>> round(stability(algorithm("d2"), topology("base", n=25)).radius, 1)
-    10.2
-    >>> stability(algorithm("dsgdm"), topology("base", n=25)).stable
-    True
+    Args:
+        method: The method, with its options bound.
+        topology: Which nodes talk when.
+        local_steps: Steps of training for each round.
+
+    Returns:
+        The radius and how many steps it is for.
+
+    Example:
+        >>> from basegraph.algorithms.catalog import algorithm
+        >>> from basegraph.topologies.catalog import topology
+        >>> round(stability(algorithm("d2"), topology("base", n=25)).radius, 1)
+        10.2
+        >>> stability(algorithm("dsgdm"), topology("base", n=25)).stable
+        True
+
     """
     n = topology.n
     steps = (topology.period or SAMPLED) * local_steps
     if n == 1 or method.centralized or not method.linear:
         return Stability(0.0, steps)  # nothing to disagree about, or DSGD in disguise
     matrices = [topology.round(number).matrix() for number in range(steps // local_steps)]
-    alone = _steps_alone(method, local_steps - 1)
-    parts = len(alone)
+    between_rounds = _local_steps_matrix(method, local_steps - 1)
+    parts = len(between_rounds)
 
     def period(z: FloatArray) -> FloatArray:
         """(parts * n, columns): x and the state's vectors below each other, one period on."""
@@ -69,7 +80,7 @@ def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stabi
         blocks = blocks - blocks.mean(axis=1, keepdims=True)
         for w in matrices:
             if local_steps > 1:
-                blocks = np.tensordot(alone, blocks, axes=1)
+                blocks = np.tensordot(between_rounds, blocks, axes=1)
             blocks = _step(method, blocks, w.__matmul__)
         return (blocks - blocks.mean(axis=1, keepdims=True)).reshape(z.shape)
 
@@ -77,44 +88,63 @@ def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stabi
 
 
 def require_stable(method: Method, topology: Topology, local_steps: int = 1) -> None:
-    """Raise `Unstable` with the stable choices, unless the pair is stable."""
-    found = stability(method, topology, local_steps)
-    if not found.stable:
+    """Refuse a method that is unstable on a topology.
+
+    Args:
+        method: The method, with its options bound.
+        topology: Which nodes talk when.
+        local_steps: Steps of training for each round.
+
+    Raises:
+        Unstable: If disagreement grows without any gradient; names what is stable instead.
+
+    """
+    verdict = stability(method, topology, local_steps)
+    if not verdict.stable:
         raise Unstable(
             f"{method.name} is unstable on {topology.spec} with n={topology.n}: without any "
-            f"gradient, {found.steps} steps multiply disagreement by {found.radius:.3g}. "
-            f"{_stable_choices(topology, local_steps)}allow_unstable=True goes on regardless"
+            f"gradient, {verdict.steps} steps multiply disagreement by {verdict.radius:.3g}. "
+            f"{_stable_alternatives(topology, local_steps)}allow_unstable=True goes on regardless"
         )
 
 
 def largest_stable_damping(topology: Topology, local_steps: int = 1) -> float:
     """The largest τ, to two digits, for which D² with (1-τ) I + τ W is stable.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> largest_stable_damping(topology("ring", n=9))
-    1.0
+    Args:
+        topology: Which nodes talk when.
+        local_steps: Steps of training for each round.
+
+    Raises:
+        Unstable: If there is none of at least 0.01.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> largest_stable_damping(topology("ring", n=9))
+        1.0
+
     """
     for share in (percent / 100 for percent in range(100, 0, -1)):
         if _is_stable("d2", topology, local_steps, damping=share):
             return share
     raise Unstable(
         f"d2 is unstable on {topology.spec} with n={topology.n} for any damping ≥ 0.01. "
-        f"{_stable_choices(topology, local_steps)}".rstrip()
+        f"{_stable_alternatives(topology, local_steps)}".rstrip()
     )
 
 
-def _stable_choices(topology: Topology, local_steps: int) -> str:
+def _stable_alternatives(topology: Topology, local_steps: int) -> str:
     """What is stable here of the methods for heterogeneous data, as a sentence; or nothing."""
-    choices = [
+    stable = [
         name
         for name in ("gradient-tracking", "qg-dsgdm")
         if _is_stable(name, topology, local_steps)
     ]
     for share in (0.5, 0.2, 0.1, 0.05, 0.02, 0.01):
         if _is_stable("d2", topology, local_steps, damping=share):
-            choices.append(f"d2 with damping={share}")
+            stable.append(f"d2 with damping={share}")
             break
-    return f"Stable choices: {', '.join(choices)}. " if choices else ""
+    return f"Stable choices: {', '.join(stable)}. " if stable else ""
 
 
 def _is_stable(name: str, topology: Topology, local_steps: int, **options: object) -> bool:
@@ -123,21 +153,11 @@ def _is_stable(name: str, topology: Topology, local_steps: int, **options: objec
     return stability(algorithm(name, **options), topology, local_steps).stable
 
 
-def communicates(step: int, local_steps: int) -> bool:
-    """Whether the nodes mix at the end of this step."""
-    return (step + 1) % local_steps == 0
-
-
-def round_index(step: int, local_steps: int) -> int:
-    """Which round of the topology a communicating step uses: they come one after another."""
-    return step // local_steps
-
-
-def _steps_alone(method: Method, steps: int) -> FloatArray:
+def _local_steps_matrix(method: Method, steps: int) -> FloatArray:
     """(parts, parts): what so many steps without a message do to a node's x and state."""
     parts = 1 + len(method.init(np.zeros((1, 1))))
     one = _step(method, np.eye(parts)[:, None], lambda v: v)[:, 0]
-    power: FloatArray = np.linalg.matrix_power(one, min(steps, MOST_ALONE))
+    power: FloatArray = np.linalg.matrix_power(one, min(steps, MOST_LOCAL_STEPS))
     return power
 
 
@@ -153,7 +173,7 @@ def _spectral_radius(apply: Callable[[FloatArray], FloatArray], size: int) -> fl
         return float(np.abs(np.linalg.eigvals(apply(np.eye(size)))).max())
     from scipy.sparse.linalg import LinearOperator, eigs
 
-    start = np.random.Generator(np.random.Philox(key=0)).standard_normal(size)
+    start = generator(0).standard_normal(size)
     if np.linalg.norm(apply(apply(start[:, None]))) <= 1e-12 * np.linalg.norm(start):
         return 0.0  # finite-time: nothing but rounding is left
     operator = LinearOperator((size, size), matvec=lambda z: apply(z.reshape(-1, 1)).ravel())

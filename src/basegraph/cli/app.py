@@ -15,18 +15,33 @@ from basegraph.cli import bench, data, reproduce
 from basegraph.cli.compare import compare
 from basegraph.cli.consensus import consensus
 from basegraph.cli.explore import explore
+from basegraph.cli.export import export
 from basegraph.cli.lengths import lengths
 from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
+from basegraph.extras import optional_imports
+from basegraph.storage.files import AlreadyExists
+from basegraph.storage.provenance import recorded_command
 
 # Typer's usage errors descend from a class of click's that it does not re-export everywhere.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
-FLAGS = {"n": "--nodes", "i": "--node", "method": "--method"}
+FLAGS = {
+    "n": "--nodes",
+    "i": "--node",
+    "method": "--method",
+    "config": "--config",
+    "data_dir": "--data-dir",
+    "out": "--out",
+    "sweep": "SWEEP",
+    "engine": "--engine",
+    "timeout": "--timeout",
+}
 """What the command line calls the library's arguments."""
+
 
 app = typer.Typer(
     name="basegraph",
@@ -36,7 +51,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (topology, verify, lengths, consensus, explore, train, sweep, compare):
+for command in (topology, verify, lengths, consensus, explore, train, sweep, compare, export):
     app.command()(command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
@@ -59,8 +74,16 @@ def options(
     """Options before the command."""
 
 
-def main() -> None:
-    """Run the command line and turn users' mistakes into one line."""
+def main(argv: list[str] | None = None) -> None:
+    """Run the command line and turn users' mistakes into one line.
+
+    Args:
+        argv: The words after `basegraph`; None takes them from `sys.argv`.
+
+    Raises:
+        SystemExit: Always, with the exit code.
+
+    """
     # Before torch is loaded: its threads would otherwise spin while they wait for each other, which
     # slows them down many times over where other programs hold the cores (benchmarks/threads.py).
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -68,17 +91,21 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show ← gets a ?
             stream.reconfigure(errors="replace")
     try:
-        status = app(sys.argv[1:] or ["--help"], standalone_mode=False)
+        with optional_imports(), recorded_command(argv):
+            words = sys.argv[1:] if argv is None else argv
+            status = app(words or ["--help"], standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         fail(error.format_message(), 2)
     except InvalidArgument as error:
-        fail(f"{FLAGS.get(error.argument, error.argument)}{str(error)[len(error.argument) :]}", 2)
+        remedy = "; --force overwrites it" if isinstance(error, AlreadyExists) else ""
+        text = f"{str(error)[len(error.argument) :]}{remedy}"
+        fail(f"{FLAGS.get(error.argument, error.argument)}{text}", 2)
     except BasegraphError as error:
-        if error.quiet:
+        if error.reported_by not in (None, int(os.environ.get("RANK", "0"))):
             let_others_speak()
-            sys.exit(error.exit_code)
-        fail(str(error), error.exit_code)
+            sys.exit(exit_code(error))
+        fail(str(error), exit_code(error))
     except MemoryError as error:
         fail(f"not enough memory: {error}", 1)
     except BrokenPipeError:  # the reader, `head` say, has seen enough
@@ -90,6 +117,13 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", 130)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def exit_code(error: BasegraphError) -> int:
+    """128 + the signal that stopped a run, 1 for a failure at run time, 2 for a user's mistake."""
+    if isinstance(error, Interrupted):
+        return 128 + error.signal
+    return 1 if isinstance(error, RuntimeFailure) else 2
 
 
 def silence() -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.extras import require
+from basegraph.storage.files import writable
 from basegraph.topologies.catalog import TOPOLOGIES, parse_spec, topology
 from basegraph.topologies.core.sequence import Topology
 
 MOST_NUMBERS = 10**6
+PICTURES = (".png", ".svg", ".pdf")
 Force = Annotated[bool, typer.Option("--force", help="overwrite existing files")]
 
 
@@ -88,6 +92,13 @@ def number(argument: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidArgument(argument, text, "must be a number") from None
+
+
+def check_picture(argument: str, path: Path | None, *, force: bool) -> None:
+    """Refuse, before the work, a figure that could not be drawn or written; None is no figure."""
+    if path is not None:
+        writable(argument, path, suffixes=PICTURES, force=force)
+        require("matplotlib")
 
 
 def refuse_torchrun(argument: str, value: object, remedy: str) -> None:

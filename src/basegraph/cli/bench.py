@@ -8,19 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from basegraph.cli.arguments import Force, whole_number, whole_numbers
+from basegraph.cli.arguments import Force, check_picture, whole_number, whole_numbers
 from basegraph.cli.output import as_json, progress, table
 from basegraph.cli.units import bandwidth as read_bandwidth
 from basegraph.cli.units import seconds as read_seconds
 from basegraph.errors import InvalidArgument
+from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.experiments.scaling import ALL_REDUCES, Network, rows, thinned
-from basegraph.storage.files import writable
 from basegraph.topologies.catalog import parse_specs
 
 MOST_SIZES = 64
-VGG_11 = 9_231_114
-"""Parameters."""
-
 SPECS = (
     "base:k=1", "base:k=2", "short:k=1", "one-peer-exponential", "exponential", "ring", *ALL_REDUCES
 )  # fmt: skip
@@ -46,7 +43,9 @@ def model(
     ] = "8,25,64,256,1000,4096",
     parameters: Annotated[
         str | None,
-        typer.Option(metavar="COUNT", help=f"of the model, 4 bytes each ({VGG_11}, VGG-11)"),
+        typer.Option(
+            metavar="COUNT", help=f"of the model, 4 bytes each ({VGG_11_PARAMETERS}, VGG-11)"
+        ),
     ] = None,
     size: Annotated[
         str | None, typer.Option("--bytes", metavar="BYTES", help="of the model, instead")
@@ -84,31 +83,31 @@ def model(
     if size is not None:
         weight = whole_number("--bytes", size)
     else:
-        weight = 4 * (VGG_11 if parameters is None else whole_number("--parameters", parameters))
+        given = str(VGG_11_PARAMETERS) if parameters is None else parameters
+        weight = 4 * whole_number("--parameters", given)
     network = Network(
         bandwidth=read_bandwidth("--bandwidth", bandwidth),
         latency=read_seconds("--latency", latency),
         duplex=not half_duplex,
     )
-    if plot is not None:
-        writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
-    found = []
+    check_picture("--plot", plot, force=force)
+    costs = []
     for n in progress(sizes, "numbers of nodes"):
-        found += rows(names, n, weight, network)
+        costs += rows(names, n, weight, network)
     for name in names:
-        if not any(row["topology"] == name for row in found):
+        if not any(row["topology"] == name for row in costs):
             raise InvalidArgument("--topologies", name, f"is not defined for --nodes {nodes}")
     if plot is not None:
         from basegraph.plots.scaling import draw_scaling
 
-        draw_scaling(found, names, plot)
+        draw_scaling(costs, names, plot)
     if json:
-        as_json(found)
+        as_json(costs)
         return
     shared = "half duplex" if half_duplex else "full duplex"
     table(
         ["n", "topology", "rounds", "MB per step", "s per step", "MB to average", "s to average"],
-        [_line(row) for row in found],
+        [_line(row) for row in costs],
         title=f"model: {weight / 1e6:.3g} MB, links of {bandwidth}, {shared}, latency {latency}",
     )
     if plot is not None:

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from basegraph.cli.arguments import Force
+from basegraph.cli.arguments import Force, check_picture
 from basegraph.cli.output import as_json, table
 from basegraph.errors import InvalidArgument
-from basegraph.storage.files import writable
 from basegraph.training.config import read_saved
 
 
@@ -32,20 +31,19 @@ def compare(
 
     Example: basegraph compare runs/* --plot curves.png
     """
-    if plot is not None:
-        writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
-    found = find_runs(runs)
+    check_picture("--plot", plot, force=force)
+    evaluated_runs = find_runs(runs)
     if plot is not None:
         from basegraph.plots.learning import draw_learning
 
-        draw_learning(found, [plot])
+        draw_learning(evaluated_runs, [plot])
     if json:
-        as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in found])
+        as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in evaluated_runs])
         return
     table(
         ["run", "algorithm", "topology", "epoch", "test %", "averaged %", "worst %", "validation %",
          "distance", "MB per node", "seconds"],
-        [_line(r) for r in found],
+        [_line(r) for r in evaluated_runs],
     )  # fmt: skip
     if plot is not None:
         print(f"written to {plot}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from basegraph.cli.arguments import Force, whole_number, whole_numbers
+from basegraph.cli.arguments import Force, check_picture, whole_number, whole_numbers
 from basegraph.cli.output import as_json, table
 from basegraph.experiments.consensus import measure
 from basegraph.experiments.store import write_csv
@@ -47,8 +47,7 @@ def consensus(
     specs = parse_specs("--topologies", topologies)
     count = whole_number("--steps", steps, low=0, high=10**6)
     sizes, seeds = whole_numbers("--nodes", nodes), whole_numbers("--seed", seed, low=0)
-    if plot is not None:
-        writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
+    check_picture("--plot", plot, force=force)
     if csv is not None:
         writable("--csv", csv, suffixes=(".csv",), force=force)
     built = list({(t.spec, n): t for n in sizes for t in (topology(s, n) for s in specs)}.values())

@@ -10,6 +10,7 @@ import typer
 from basegraph.cli.output import as_json, table
 from basegraph.data.catalog import DATASETS, check, data_folder, missing, present
 from basegraph.data.catalog import download as fetch
+from basegraph.extras import MissingExtra, is_installed
 
 app = typer.Typer(help="Check or fetch datasets.", rich_markup_mode=None)
 DataDir = Annotated[
@@ -23,11 +24,13 @@ def check_data(
     data_dir: DataDir = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Say which datasets are there and intact, and where the others go.
+    """Check which datasets are present and intact, and say where the others go.
 
     Example: basegraph data check --data-dir data
     """
     rows = [("digits", "ready", "comes with scikit-learn; needs no file")]
+    if not is_installed("sklearn"):
+        rows = [("digits", "missing", str(MissingExtra("sklearn")))]
     broken = False
     for entry in DATASETS.values():
         folder = data_folder(data_dir) / entry.name
@@ -63,4 +66,4 @@ def download(
     for path in fetched:
         print(f"fetched {path}")
     if not fetched:
-        print(f"{name} is there already")
+        print(f"{name} is complete already")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from basegraph.cli.arguments import Force, whole_numbers
+from basegraph.cli.arguments import Force, check_picture, whole_numbers
 from basegraph.cli.output import as_json, table
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.experiments.lengths import measure
@@ -47,8 +47,7 @@ def lengths(
     if not names:
         raise InvalidArgument("--topologies", topologies, f"must name some of {', '.join(with_k)}")
     sizes, degrees = whole_numbers("--nodes", nodes), whole_numbers("--degree", degree)
-    if plot is not None:
-        writable("--plot", plot, suffixes=(".png", ".svg", ".pdf"), force=force)
+    check_picture("--plot", plot, force=force)
     if csv_path is not None:
         writable("--csv", csv_path, suffixes=(".csv",), force=force)
     rows = [measure(names, n, k) for k in degrees for n in sizes]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from typing import Any, Self, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 T = TypeVar("T")
@@ -45,18 +45,70 @@ def as_json(value: object) -> None:
 
 def progress(items: list[T], label: str) -> Iterator[T]:
     """The items one by one, with a progress bar on a terminal's standard error."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn(label),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        redirect_stdout=False,
-        transient=True,
-    ) as bar:
-        yield from bar.track(items)
+    with Bar(label, COUNT, total=len(items)) as bar:
+        for done, item in enumerate(items, start=1):
+            yield item
+            bar.update(completed=done)
+
+
+COUNT = "{task.completed:.0f}/{task.total:.0f}"
+"""How far a bar is, as text."""
+
+
+class Bar:
+    """A progress bar on standard error where that is a terminal, and lines above it.
+
+    Args:
+        before: Text before the bar, in rich's format: `{task.completed}`, `{task.fields[name]}`.
+        after: Text behind it.
+        total: What `completed` is at the end.
+        shown: Whether to show a bar on a terminal.
+        quiet: Whether `say` prints nothing where no bar is shown.
+        **fields: Values of the text's fields.
+
+    """
+
+    def __init__(
+        self,
+        before: str,
+        after: str,
+        *,
+        total: float = 1.0,
+        shown: bool = True,
+        quiet: bool = False,
+        **fields: Any,
+    ) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn(before),
+            BarColumn(),
+            TextColumn(after),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not (shown and console.is_terminal),
+            redirect_stdout=False,
+            transient=True,
+        )
+        self._task = self._progress.add_task("", total=total, **fields)
+        self._quiet = quiet
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def update(self, **changes: Any) -> None:
+        """Change `completed`, `total` or fields of the text."""
+        self._progress.update(self._task, **changes)
+
+    def say(self, line: str) -> None:
+        """Print a line: above the bar, or on standard output where no bar is shown."""
+        if not self._progress.disable:
+            self._progress.console.print(line, highlight=False, markup=False)
+        elif not self._quiet:
+            print(line, flush=True)
 
 
 def _is_number(text: str) -> bool:

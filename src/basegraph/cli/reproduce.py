@@ -17,6 +17,7 @@ from basegraph.cli.arguments import (
     whole_numbers,
 )
 from basegraph.cli.output import as_json, table
+from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.experiments import consensus as consensus_experiment
 from basegraph.experiments import illustrations as illustrations_experiment
 from basegraph.experiments import lengths as lengths_experiment
@@ -119,11 +120,11 @@ def mnist(
     names = mnist_experiment.outputs(alphas)
     folder = ResultFolder(out, names, force=force or resume)
     with locked("--out", out), _displays() as progress:
-        found = mnist_experiment.reproduce(
+        summary = mnist_experiment.reproduce(
             folder, settings, seeds, alphas, resume=resume, progress=progress
         )
     _print(
-        found, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
+        summary, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
     )
     data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
     folder.provenance(data, runs=origins(folder))
@@ -180,10 +181,10 @@ def pairs(
     chosen = parse_specs("--topologies", topologies) if topologies else pairs_experiment.TOPOLOGIES
     folder = ResultFolder(out, pairs_experiment.outputs(rates), force=force or resume)
     with locked("--out", out), _displays() as progress:
-        found = pairs_experiment.reproduce(
+        summary = pairs_experiment.reproduce(
             folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )
-    _print(found, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
+    _print(summary, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
     data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
     folder.provenance(data, runs=origins(folder))
     print(f"written to {folder.path}")
@@ -196,7 +197,7 @@ def comparison_table(
     ] = "25",
     parameters: Annotated[
         str, typer.Option(metavar="P", help="numbers in the model (4 bytes each)")
-    ] = "9231114",
+    ] = str(VGG_11_PARAMETERS),
     epsilon: Annotated[str, typer.Option(metavar="X", help="accuracy to reach")] = "0.01",
     sigma: Annotated[str, typer.Option(metavar="X", help="gradient noise")] = "1",
     zeta: Annotated[str, typer.Option(metavar="X", help="heterogeneity")] = "1",

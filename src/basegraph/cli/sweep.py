@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from basegraph.cli.arguments import refuse_torchrun, whole_number
-from basegraph.cli.output import as_json, table
+from basegraph.cli.output import Bar, as_json, table
 from basegraph.errors import InvalidArgument
 from basegraph.storage.inputs import read_text
 from basegraph.storage.lock import locked
@@ -42,14 +40,13 @@ def sweep(
         raise InvalidArgument("--executor", executor, "must be local or ray")
     refuse_torchrun("SWEEP", str(file), "start it without torchrun; --executor ray uses a cluster")
     most = whole_number("--replicas", replicas, low=1)
-    from basegraph.experiments.sweep import SweepFolder, read_sweep, run_sweep
+    from basegraph.experiments.grid import read_sweep
+    from basegraph.experiments.sweep import SweepFolder, run_sweep
 
     runs = read_sweep(file)
     with locked("--out", out):
         folder = SweepFolder(out, read_text(file), resume=resume)
-        with SweepDisplay(
-            [run.name for run in runs if run in folder.left(runs)], quiet=json
-        ) as display:
+        with SweepDisplay(list(folder.left(runs)), quiet=json) as display:
             if executor == "ray":
                 from basegraph.experiments.on_ray import run_on_ray
 
@@ -57,7 +54,8 @@ def sweep(
             else:
                 run_sweep(runs, folder, most=most, progress=display.progress())
     failed = folder.failed()
-    ended = {run.name: (folder.rows(run) or [{}])[-1] for run in runs}
+    rows = {name: folder.rows(name) for name in runs}
+    ended: dict[str, Mapping[str, Any]] = {n: mine[-1] if mine else {} for n, mine in rows.items()}
     if json:
         as_json([{"run": n, "failed": failed.get(n), **row} for n, row in ended.items()])
     else:
@@ -70,7 +68,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _line(name: str, row: dict[str, Any], failure: str | None) -> list[object]:
+def _line(name: str, row: Mapping[str, Any], failure: str | None) -> list[object]:
     shares = [f"{100 * row[k]:.2f}" if k in row else "–" for k in SHARES]
     return [name, row.get("epoch", "–"), *shares, failure or "done"]
 
@@ -82,30 +80,19 @@ class SweepDisplay:
     """One bar for all runs on a terminal's standard error; a line for each that ends."""
 
     def __init__(self, names: list[str], quiet: bool = False) -> None:
-        console = Console(stderr=True)
-        self.quiet = quiet
         self.count = len(names)
         self.ended = 0
         self.shares = dict.fromkeys(names, 0.0)
-        self.bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:.0f} %"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-            redirect_stdout=False,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=max(1, self.count))
+        total = max(1, self.count)
+        self.bar = Bar("{task.description}", "{task.percentage:.0f} %", total=total, quiet=quiet)
         self.shown = 0.0
 
     def __enter__(self) -> SweepDisplay:
-        self.bar.start()
+        self.bar.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.bar.stop()
+        self.bar.__exit__(*exception)
 
     def progress(self) -> Any:
         """What a sweep tells, shown."""
@@ -115,16 +102,16 @@ class SweepDisplay:
 
     def _packed(self, count: int) -> None:
         what = "one run" if count == 1 else f"{count} runs side by side"
-        self.bar.update(self.task, description=f"{what}, {self.ended} of {self.count} ended")
+        self.bar.update(description=f"{what}, {self.ended} of {self.count} ended")
 
     def _stepped(self, name: str, step: int, total: int) -> None:
         self.shares[name] = step / total
         now = time.perf_counter()
         if now - self.shown > 0.2:
             self.shown = now
-            self.bar.update(self.task, completed=sum(self.shares.values()))
+            self.bar.update(completed=sum(self.shares.values()))
 
-    def _finished(self, name: str, row: dict[str, Any]) -> None:
+    def _finished(self, name: str, row: Mapping[str, Any]) -> None:
         self._end(name, f"test accuracy {row['test_accuracy']:.1%}")
 
     def _failed(self, name: str, reason: str) -> None:
@@ -133,8 +120,4 @@ class SweepDisplay:
     def _end(self, name: str, what: str) -> None:
         self.ended += 1
         self.shares[name] = 1.0
-        line = f"[{self.ended}/{self.count}] {name}: {what}"
-        if not self.bar.disable:
-            self.bar.console.print(line, highlight=False, markup=False)
-        elif not self.quiet:
-            print(line, flush=True)
+        self.bar.say(f"[{self.ended}/{self.count}] {name}: {what}")

@@ -9,10 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from basegraph.cli.arguments import Force, build, whole_number
+from basegraph.cli.arguments import Force, build, check_picture, whole_number
 from basegraph.cli.output import as_json, table
 from basegraph.errors import InvalidArgument
-from basegraph.storage.files import writable
 from basegraph.topologies.analysis.diagnostics import (
     MEANINGS,
     NO_VERDICT,
@@ -71,8 +70,7 @@ def topology(
     if not spec:
         catalogue(json)
         return
-    if draw is not None:
-        draw = writable("--draw", draw, suffixes=(".svg", ".png", ".pdf"), force=force)
+    check_picture("--draw", draw, force=force)
     built = build(
         spec,
         whole_number("--nodes", nodes),
@@ -90,18 +88,18 @@ def topology(
         from basegraph.plots.rounds import draw_rounds
 
         draw_rounds(built, draw, steps=count)
-    found = None
+    diagnostics = None
     if one is None and isinstance(built, Sequence) and properties is not False:
-        found = diagnose(built) if properties or is_quick(built) else None
+        diagnostics = diagnose(built) if properties or is_quick(built) else None
     if json:
-        as_json({**describe(built, count), **as_dict(found)} if one is None else heard)
+        as_json({**describe(built, count), **as_dict(diagnostics)} if one is None else heard)
     elif one is not None:
         rows = [(step, j, w) for step, weights in heard for j, w in weights.items()]
         table(["step", "hears node", "weight"], rows, title=f"{built!r}: node {one}")
     else:
         _print_rounds(built, count)
-        if found is not None:
-            _print_properties(found)
+        if diagnostics is not None:
+            _print_properties(diagnostics)
         elif isinstance(built, Sequence) and properties is None:
             print("\nproperties take more than a second here: --properties computes them")
     if draw is not None and not json:
@@ -145,17 +143,17 @@ def describe(built: Topology, count: int) -> dict[str, Any]:
     }
 
 
-def as_dict(found: Diagnostics | None) -> dict[str, Any]:
+def as_dict(diagnostics: Diagnostics | None) -> dict[str, Any]:
     """The diagnostics, for a program: null where they have not been computed."""
-    if found is None:
+    if diagnostics is None:
         return {"properties": None}
     return {
         "properties": {
-            "training_disagreement": {f"{rho:g}": d for rho, d in found.training.items()},
-            "noise_disagreement": found.noise_or_why_not,
-            "mean_pair_weight": found.weights.mean,
-            "largest_pair_weight": str(found.weights.largest),
-            "how": found.how,
+            "training_disagreement": {f"{rho:g}": d for rho, d in diagnostics.training.items()},
+            "noise_disagreement": diagnostics.noise_shown,
+            "mean_pair_weight": diagnostics.weights.mean,
+            "largest_pair_weight": str(diagnostics.weights.largest),
+            "how": diagnostics.how,
             "meanings": MEANINGS,
             "caution": NO_VERDICT,
         }
@@ -169,10 +167,10 @@ def _print_rounds(built: Topology, count: int) -> None:
         print(f"\nnote: {built.note}")
 
 
-def _print_properties(found: Diagnostics) -> None:
-    cells = [f"{v:.4g}" if isinstance(v, float) else v for v in found.row().values()]
+def _print_properties(diagnostics: Diagnostics) -> None:
+    cells = [f"{v:.4g}" if isinstance(v, float) else v for v in diagnostics.row().values()]
     print()
-    table(list(found.row()), [cells], title=f"properties ({found.how})")
+    table(list(diagnostics.row()), [cells], title=f"properties ({diagnostics.how})")
     for name, meaning in MEANINGS.items():
         print(f"{name}: {meaning}.")
     print(NO_VERDICT)
@@ -197,9 +195,9 @@ def _rows(step: int, built: Topology) -> list[tuple[object, ...]]:
     arrow = "–" if built.symmetric else "←"
     kinds = np.stack([r.origins[once], r.numerators[once], r.denominators[once]], axis=1)
     ends = np.stack([r.receivers[once], r.senders[once]], axis=1)
-    found, first = np.unique(kinds, axis=0, return_index=True)
+    unique, first = np.unique(kinds, axis=0, return_index=True)
     rows: list[tuple[object, ...]] = []
-    for origin, numerator, denominator in found[np.argsort(first)].tolist():
+    for origin, numerator, denominator in unique[np.argsort(first)].tolist():
         edges_of_kind = ends[(kinds == (origin, numerator, denominator)).all(axis=1)]
         which = " ".join(f"{i}{arrow}{j}" for i, j in edges_of_kind[:SHOWN].tolist())
         rest = len(edges_of_kind) - SHOWN

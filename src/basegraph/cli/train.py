@@ -5,36 +5,34 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.cli.arguments import number, refuse_torchrun
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.cli.output import COUNT, Bar
+from basegraph.errors import InvalidArgument
+from basegraph.extras import optional_imports
 from basegraph.specs import refuse_twice
-from basegraph.training.config import RunConfig, field_help, read_saved, read_toml
+from basegraph.training.config import DEFAULTS, SETTINGS, RunConfig, read_saved, read_toml
 
 
 def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The command with a flag for every field of `RunConfig` in place of its **flags."""
     signature = inspect.signature(command, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    lines = field_help()
-    for field in fields(RunConfig):
-        names = [f"--{field.name.replace('_', '-')}", *(["-n"] if field.name == "nodes" else [])]
-        option = typer.Option(
-            *names, metavar=str(field.type).upper(), help=f"{lines[field.name]} [{field.default}]"
-        )
+    for name, setting in SETTINGS.items():
+        flags = [f"--{name.replace('_', '-')}", *(["-n"] if name == "nodes" else [])]
+        default = DEFAULTS[name]
+        kind = type(default).__name__.upper()
+        option = typer.Option(*flags, metavar=kind, help=f"{setting.help} [{default}]")
         parameters.append(
             inspect.Parameter(
-                field.name,
+                name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
                 annotation=Annotated[str | None, option],
@@ -112,20 +110,20 @@ def train(
         raise InvalidArgument(
             "--out", str(out), "is of processes that lost a node: resume with --engine distributed"
         )
-    from basegraph.training.loop import Watcher
+    from basegraph.training.watcher import Watcher
 
     speaks = not distributed or os.environ["RANK"] == "0"
     writer = _event_writer() if tensorboard and speaks else None
     with ExitStack() as open_events, _Display(speaks) as display:
         events: list[Any] = []  # opened when the run has its folder
 
-        def started(facts: dict[str, Any]) -> None:
+        def started(facts: Mapping[str, Any]) -> None:
             display.started(facts)
             if writer is not None:
                 events.append(writer(str(out / "tensorboard")))
                 open_events.callback(events[0].close)
 
-        def evaluated(row: dict[str, Any]) -> None:
+        def evaluated(row: Mapping[str, Any]) -> None:
             display.evaluated(row)
             for file in events:
                 for name in row.keys() - {"epoch", "step"}:
@@ -168,11 +166,11 @@ def merged(file: dict[str, Any], flags: dict[str, Any]) -> dict[str, Any]:
 
 def parsed(name: str, text: str) -> object:
     """A flag's text as its field's type; what does not parse is left for RunConfig to refuse."""
-    kind = {field.name: str(field.type) for field in fields(RunConfig)}[name]
-    if kind == "bool" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
+    kind = type(DEFAULTS[name])
+    if kind is bool:
+        return {"true": True, "false": False}.get(text.lower(), text)
     try:
-        return {"int": int, "float": float}.get(kind, str)(text)
+        return kind(text)
     except ValueError:
         return text
 
@@ -181,30 +179,20 @@ class _Display:
     """Progress on a terminal's standard error, a line per evaluation anywhere."""
 
     def __init__(self, speaks: bool) -> None:
-        console = Console(stderr=True)
-        self.bar = Progress(
-            TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
-            BarColumn(),
-            TextColumn("{task.fields[facts]}"),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not (speaks and console.is_terminal),
-            redirect_stdout=False,
-            transient=True,
-        )
-        self.task = self.bar.add_task("", total=1, facts="")
+        self.bar = Bar(f"step {COUNT}", "{task.fields[facts]}", shown=speaks, facts="")
+        self.say = self.bar.say
         self.began: tuple[float, int] | None = None
         self.quality = ""
         self.last_evaluation: dict[str, int] = {}
 
     def __enter__(self) -> _Display:
-        self.bar.start()
+        self.bar.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.bar.stop()
+        self.bar.__exit__(*exception)
 
-    def started(self, facts: dict[str, Any]) -> None:
+    def started(self, facts: Mapping[str, Any]) -> None:
         """Say what is about to be trained on."""
         damping = f", d2 damped by τ = {facts['damping']}" if "damping" in facts else ""
         self.say(
@@ -227,9 +215,9 @@ class _Display:
             self.began = now, step
         rate = (step - self.began[1]) / max(now - self.began[0], 1e-9)
         facts = f"loss {loss:.3f} {self.quality} {rate:.0f} steps/s"
-        self.bar.update(self.task, completed=step, total=total, facts=facts)
+        self.bar.update(completed=step, total=total, facts=facts)
 
-    def evaluated(self, row: dict[str, Any]) -> None:
+    def evaluated(self, row: Mapping[str, Any]) -> None:
         """Show how good the models are now."""
         self.quality = (
             f"accuracy {row['test_accuracy']:.1%} distance {row['consensus_distance']:.2g}"
@@ -243,15 +231,8 @@ class _Display:
         used = _fewer(row, self.last_evaluation)
         self.say(f"{line} (with {used})" if used else line)
 
-    def say(self, line: str) -> None:
-        """A line, above the bar if there is one."""
-        if self.bar.disable:
-            print(line, flush=True)
-        else:
-            self.bar.console.print(line, highlight=False)
 
-
-def _fewer(used: dict[str, Any], last: dict[str, int]) -> str:
+def _fewer(used: Mapping[str, Any], last: dict[str, int]) -> str:
     """What an evaluation uses, where that is less than the last one will use."""
     return ", ".join(
         f"{used[name]} of {count} {name.replace('evaluated_', '').replace('_', ' ')}"
@@ -261,10 +242,6 @@ def _fewer(used: dict[str, Any], last: dict[str, int]) -> str:
 
 
 def _event_writer() -> Any:
-    try:
+    with optional_imports():
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise BasegraphError(
-            "--tensorboard needs the package tensorboard: pip install 'basegraph[tensorboard]'"
-        ) from None
     return SummaryWriter

@@ -16,13 +16,13 @@ def bandwidth(argument: str, text: str) -> float:
     >>> bandwidth("--bandwidth", "200Mbit"), bandwidth("--bandwidth", "1.5GB")
     (25000000.0, 1500000000.0)
     """
-    found = re.fullmatch(r"(\d+\.?\d*)\s*([kKmMgG]?)([bB]it|B)(?:/s)?", text.strip())
-    value = float(found[1]) * PREFIXES[found[2].lower()] if found else 0.0
-    if found is None or value == 0:
+    match = re.fullmatch(r"(\d+\.?\d*)\s*([kKmMgG]?)([bB]it|B)(?:/s)?", text.strip())
+    value = float(match[1]) * PREFIXES[match[2].lower()] if match else 0.0
+    if match is None or value == 0:
         raise InvalidArgument(
             argument, text, "must be bits or bytes per second, such as 200Mbit, 10Gbit or 25MB"
         )
-    return value if found[3] == "B" else value / 8
+    return value if match[3] == "B" else value / 8
 
 
 def seconds(argument: str, text: str) -> float:
@@ -31,7 +31,7 @@ def seconds(argument: str, text: str) -> float:
     >>> seconds("--latency", "5ms"), seconds("--latency", "0")
     (0.005, 0.0)
     """
-    found = re.fullmatch(r"(\d+\.?\d*)\s*(s|ms|us|µs)", text.strip())
-    if found is None and text.strip() != "0":
+    match = re.fullmatch(r"(\d+\.?\d*)\s*(s|ms|us|µs)", text.strip())
+    if match is None and text.strip() != "0":
         raise InvalidArgument(argument, text, "must be a time such as 5ms, 50us, 0.1s or 0")
-    return float(found[1]) * SECONDS[found[2]] if found else 0.0
+    return float(match[1]) * SECONDS[match[2]] if match else 0.0

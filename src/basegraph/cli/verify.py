@@ -44,7 +44,7 @@ def verify(
 
     Exit code 1 if any of them fails.
     """
-    draws = None if seed is None else whole_number("--seed", seed, low=0)
+    seed_value = None if seed is None else whole_number("--seed", seed, low=0)
     name, written = parse_spec(spec)
     degrees: list[int | None] = [None]
     if degree is not None:
@@ -52,7 +52,7 @@ def verify(
     elif degree_option(name) not in (None, *written):
         degrees = [1]
     cases = [(n, k) for k in degrees for n in whole_numbers("--nodes", nodes)]
-    outcome = _prove_all(spec, cases, method, draws)
+    outcome = _prove_all(spec, cases, method, seed_value)
     if len(outcome.undefined) == len(cases):
         raise outcome.undefined[0]
     if json:

@@ -1,1 +1,40 @@
-"""Datasets in their official files, Dirichlet partition, and what every node sees when."""
+"""Datasets, their partition over nodes, and which samples a node sees at which step.
+
+- `Dataset` and `Split`: images and labels in memory (`dataset.py`).
+- `DATASETS`, `load`, `download`: the catalogue, read from the files that the authors publish
+  (`catalog.py`; formats in `formats.py`, archives with limits in `archives.py`, pickles without
+  running code in `pickled.py`).
+- `dirichlet`, `hold_out`, `heterogeneity`: who holds which samples (`partition.py`).
+- `Planner`: the samples and augmentations of every step, a pure function of seed, node and step
+  (`plan.py`; its random numbers in `philox.py`). `augment.py` applies them to tensors: it is the
+  only module here that needs torch, and importing `basegraph.data` does not import it.
+
+>>> from basegraph.data import dirichlet, heterogeneity, load
+>>> digits = load("digits")
+>>> digits.train.inputs.shape, digits.classes
+((1438, 1, 8, 8), 10)
+>>> parts = dirichlet(digits.train.targets, nodes=25, alpha=0.1, seed=0)
+>>> parts.shape
+(25, 57)
+>>> round(heterogeneity(digits.train.targets, parts), 2)
+0.67
+"""
+
+from basegraph.data.catalog import DATASETS, download, load
+from basegraph.data.dataset import DataError, Dataset, Split
+from basegraph.data.partition import dirichlet, heterogeneity, hold_out
+from basegraph.data.plan import EpochPlan, Planner
+
+__all__ = [
+    "DATASETS",
+    "DataError",
+    "Dataset",
+    "EpochPlan",
+    "Planner",
+    "Split",
+    "dirichlet",
+    "download",
+    "heterogeneity",
+    "hold_out",
+    "load",
+]

@@ -14,17 +14,20 @@ from basegraph.data.plan import PADDING
 def gather(
     images: Tensor,
     sample: Tensor,
-    mean: Tensor,
-    std: Tensor,
+    mean: Tensor | None,
+    std: Tensor | None,
     crop: Tensor | None = None,
     flip: Tensor | None = None,
     erase: Tensor | None = None,
 ) -> Tensor:
     """Normalized samples (..., C, H, W) of images (N, C, H, W), as planned.
 
-    What lies outside a cropped image, and what is erased, is zero after normalization.
+    What lies outside a cropped image, and what is erased, is zero after normalization. Inputs that
+    are not images have neither mean nor std, and are taken as they are.
     """
     shape = sample.shape
+    if mean is None or std is None:
+        return images[sample]
     _, channels, height, width = images.shape
     index = sample.reshape(-1)
     if crop is None and flip is None:

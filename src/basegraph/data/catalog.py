@@ -22,6 +22,7 @@ from basegraph.data.formats import (
     read_image_tree,
 )
 from basegraph.errors import InvalidArgument, unknown
+from basegraph.extras import optional_imports
 from basegraph.storage.files import replacing
 
 IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
@@ -91,8 +92,8 @@ def _read_cifar(folder: Path, files: tuple[Published, ...]) -> tuple[Split, Spli
         raise DataError(f"{folder / files[0].name}: has no CIFAR batches inside")
     joined = [
         Split(
-            np.concatenate([s.images for s in splits[which]]),
-            np.concatenate([s.labels for s in splits[which]]),
+            np.concatenate([s.inputs for s in splits[which]]),
+            np.concatenate([s.targets for s in splits[which]]),
         )
         for which in ("train", "test")
     ]
@@ -162,10 +163,23 @@ DATASETS = {
 
 
 def load(name: str, data_dir: Path | None = None) -> Dataset:
-    """The dataset of this name: digits, a name of `DATASETS`, or images:PATH below the data folder.
+    """Load a dataset.
 
-    >>> load("digits").shape
-    (1, 8, 8)
+    Args:
+        name: `digits`, a name of `DATASETS`, or `images:PATH`, a folder or tar of images by class.
+        data_dir: The folder of datasets; without it, $BASEGRAPH_DATA or ./data.
+
+    Returns:
+        The dataset, in memory.
+
+    Raises:
+        InvalidArgument: The name is not known.
+        DataError: The files are missing, or not what they should be.
+
+    Example:
+        >>> load("digits").shape
+        (1, 8, 8)
+
     """
     if name.startswith(OWN):
         raise InvalidArgument("dataset", name, "was passed from Python: pass it again to train()")
@@ -199,7 +213,7 @@ def recorded_name(dataset: Dataset) -> str:
 
 
 def data_folder(data_dir: Path | None) -> Path:
-    """--data-dir, or $BASEGRAPH_DATA, or ./data."""
+    """The folder of datasets: the one given, or $BASEGRAPH_DATA, or ./data."""
     return data_dir or Path(os.environ.get("BASEGRAPH_DATA", "data"))
 
 
@@ -215,8 +229,8 @@ def check(path: Path, file: Published) -> str | None:
     """What is wrong with a file, or None: its checksum, zipped or unzipped, must be a known one."""
     if not file.checksums:
         return None
-    found = md5_of_file(path)
-    if found in file.checksums:
+    checksum = md5_of_file(path)
+    if checksum in file.checksums:
         return None
     if path.suffix == ".gz" and not path.name.endswith(".tar.gz"):
         try:
@@ -225,7 +239,7 @@ def check(path: Path, file: Published) -> str | None:
             return str(error)
         if unzipped in file.checksums:
             return None
-    return f"{path}: MD5 {found} is not the published {file.checksums[0]}"
+    return f"{path}: MD5 {checksum} is not the published {file.checksums[0]}"
 
 
 def missing(entry: Entry, folder: Path) -> str:
@@ -238,7 +252,21 @@ def missing(entry: Entry, folder: Path) -> str:
 
 
 def download(name: str, data_dir: Path | None = None, base: str | None = None) -> list[Path]:
-    """Fetch a dataset's files from where they are published; each is checked before it is kept."""
+    """Download a dataset's files; each is checked before it is kept.
+
+    Args:
+        name: A name of `DATASETS`.
+        data_dir: The folder of datasets; without it, $BASEGRAPH_DATA or ./data.
+        base: A URL to which file names are appended, in place of the authors' one.
+
+    Returns:
+        The files that were fetched; none if all were complete already.
+
+    Raises:
+        InvalidArgument: The name is not known, or the folder cannot be made.
+        DataError: A file could not be fetched, or its checksum is wrong.
+
+    """
     if name not in DATASETS:
         raise unknown("dataset", name, DATASETS)
     entry = DATASETS[name]
@@ -246,7 +274,7 @@ def download(name: str, data_dir: Path | None = None, base: str | None = None) -
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidArgument("--data-dir", str(folder), f"cannot be made: {error}") from None
+        raise InvalidArgument("data_dir", str(folder), f"cannot be made: {error}") from None
     fetched = []
     for file in entry.alternatives[0]:
         path = folder / file.name
@@ -276,7 +304,8 @@ def _fetch(url: str, path: Path) -> None:
 
 def _digits() -> Dataset:
     """The 1797 digits of 8x8 pixels that come with scikit-learn; every fifth is for testing."""
-    from sklearn.datasets import load_digits
+    with optional_imports():
+        from sklearn.datasets import load_digits
 
     bunch = load_digits()
     images = (bunch.images * 15).astype(np.uint8)[:, None]

@@ -1,6 +1,7 @@
-"""`Dataset`: images and labels in memory, as their files give them.
+"""`Dataset`: samples and their targets in memory, images as their files give them.
 
-Shape legend: images (N, C, H, W) uint8 or floating point, labels (N,) int64.
+Shape legend: images (N, C, H, W) uint8 or floating point; other inputs (N, ...) floating point or
+integers; labels (N,) int64; other targets (N, ...).
 """
 
 from __future__ import annotations
@@ -9,94 +10,169 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from basegraph.errors import BasegraphError
 
+Array = NDArray[Any]
 Images = NDArray[np.uint8]
-FloatImages = NDArray[np.floating[Any]]
 Labels = NDArray[np.int64]
+GROUPS = 10
+"""Groups that samples without classes are sorted into, for the Dirichlet partition."""
 
 
 OWN = "own: "
-"""What the recorded name of a dataset or model begins with that was passed from Python."""
+"""What the recorded name of anything begins with that was passed from Python."""
 
 
 class DataError(BasegraphError):
     """A dataset that is missing, cut short or not what it should be."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Split:
-    """Images with their labels.
+    """Samples with their targets.
 
     Args:
-        images: (N, C, H, W), 8-bit (0 to 255) or floating point. Floating-point images are taken as
-            they are: those in [0, 1] give what the same images in 8 bits give.
-        labels: (N,) integers from 0.
+        inputs: Images (N, C, H, W), 8-bit (0 to 255) or floating point; or anything else that a
+            model takes: floating-point numbers (N, ...), or integers such as tokens (N, length).
+            Images are normalized by channel; floating-point images in [0, 1] give what the same
+            images in 8 bits give. Other inputs reach the model as they are.
+        targets: (N,) integers from 0 for classes, or (N, ...) whatever the loss takes.
 
     Whatever numpy takes for an array will do, also CPU tensors.
 
+    Raises:
+        DataError: Types or shapes do not fit, or a number is not finite.
+
+    Example:
+        >>> len(Split(np.zeros((3, 1, 8, 8)), [0, 1, 0]))
+        3
+        >>> Split(np.zeros((3, 5)), [0.5, 0.1, 0.2]).targets.dtype
+        dtype('float64')
+
     """
 
-    images: Images | FloatImages
-    labels: Labels
+    inputs: Array
+    targets: Array
 
-    def __post_init__(self) -> None:
-        images, labels = np.asarray(self.images), np.asarray(self.labels)
-        if images.dtype != np.uint8 and not np.issubdtype(images.dtype, np.floating):
-            raise DataError(f"images must be uint8 or floating point, not {images.dtype}")
-        if images.dtype != np.uint8 and not np.isfinite(images).all():
-            raise DataError("images must be finite: some pixels are NaN or infinite")
-        if not np.issubdtype(labels.dtype, np.integer):
-            raise DataError(f"labels must be integers, not {labels.dtype}")
-        object.__setattr__(self, "images", images)
-        object.__setattr__(self, "labels", labels.astype(np.int64, copy=False))
-        if self.images.ndim != 4 or len(self.images) != len(self.labels):
+    def __init__(self, inputs: ArrayLike, targets: ArrayLike) -> None:
+        inputs, targets = np.asarray(inputs), np.asarray(targets)
+        for name, array in (("inputs", inputs), ("targets", targets)):
+            if array.dtype.kind not in "uif":
+                raise DataError(f"{name} must be integers or floating point, not {array.dtype}")
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise DataError(f"{name} must be finite: some numbers are NaN or infinite")
+        if inputs.ndim == 4 and inputs.dtype.kind != "f" and inputs.dtype != np.uint8:
+            raise DataError(f"images must be uint8 or floating point, not {inputs.dtype}")
+        if inputs.ndim < 2 or targets.ndim < 1 or len(inputs) != len(targets):
             raise DataError(
-                f"{len(self.images)} images of shape {self.images.shape[1:]} do not go with "
-                f"{len(self.labels)} labels"
+                f"{_count(inputs)} inputs of shape {inputs.shape[1:]} do not go with "
+                f"{_count(targets)} targets"
             )
+        if targets.dtype.kind != "f":
+            targets = targets.astype(np.int64, copy=False)
+        object.__setattr__(self, "inputs", inputs)
+        object.__setattr__(self, "targets", targets)
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.targets)
 
     def take(self, index: NDArray[np.int64]) -> Split:
         """The samples of these numbers."""
-        return Split(self.images[index], self.labels[index])
+        return Split(self.inputs[index], self.targets[index])
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """A training and a test set."""
+    """A training and a test set.
+
+    Args:
+        name: What the run records.
+        train: What is split among the nodes, less what is held out for validation.
+        test: What models are evaluated on.
+        classes: How many classes the targets number; None where the targets are something else,
+            such as numbers to be predicted. Training then needs a loss of its own, and losses are
+            reported in place of accuracies.
+        groups: (N,) integers, the group of every training sample: the Dirichlet partition gives
+            each node a share of every group. If left out, the classes; without classes, ten groups
+            of equal size, by the targets (their first number) where they are floating point, by
+            their place in the training set where they are not.
+
+    Raises:
+        DataError: A set is empty, a label is not a class, or a class has no training sample.
+
+    Example:
+        >>> points = Split(np.zeros((20, 3)), np.linspace(0, 1, 20))
+        >>> Dataset("line", points, points).training_groups().tolist()[:6]
+        [0, 0, 1, 1, 2, 2]
+
+    """
 
     name: str
     train: Split
     test: Split
-    classes: int
+    classes: int | None = None
+    groups: Array | None = None
 
     def __post_init__(self) -> None:
+        if self.groups is not None:
+            groups = np.asarray(self.groups)
+            if groups.shape != (len(self.train),) or groups.dtype.kind not in "ui":
+                raise DataError(f"{self.name}: groups must be {len(self.train)} integers")
         for which, split in (("training", self.train), ("test", self.test)):
             if not len(split):
                 raise DataError(f"{self.name}: the {which} set is empty")
-            if split.labels.min() < 0 or split.labels.max() >= self.classes:
+            if split.inputs.shape[1:] != self.train.inputs.shape[1:]:
+                raise DataError(f"{self.name}: training and test inputs differ in shape")
+            if self.classes is None:
+                continue
+            if split.targets.ndim != 1 or split.targets.dtype.kind == "f":
+                kind = f"{split.targets.dtype} {split.targets.shape[1:]}"
+                raise DataError(f"{self.name}: labels must be integers, not {kind}")
+            if split.targets.min() < 0 or split.targets.max() >= self.classes:
                 raise DataError(f"{self.name}: a {which} label is not in 0..{self.classes - 1}")
-        missing = sorted(set(range(self.classes)) - set(self.train.labels.tolist()))
+        missing = sorted(set(range(self.classes or 0)) - set(self.train.targets.ravel().tolist()))
         if missing:
-            raise DataError(f"{self.name}: no training image of class {missing[0]}")
+            raise DataError(f"{self.name}: no training sample of class {missing[0]}")
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Channels, height, width."""
-        _, c, h, w = self.train.images.shape
-        return c, h, w
+    def shape(self) -> tuple[int, ...]:
+        """Of one input: channels, height and width of an image."""
+        return self.train.inputs.shape[1:]
 
-    def statistics(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Mean and standard deviation of every channel of the training images.
+    @property
+    def has_images(self) -> bool:
+        """Whether the inputs are images, which are normalized and may be augmented."""
+        return self.train.inputs.ndim == 4
+
+    def example(self) -> Array:
+        """(1, ...): an input of zeros, of the type that models get."""
+        integers = not self.has_images and self.train.inputs.dtype.kind != "f"
+        return np.zeros((1, *self.shape), dtype=np.int64 if integers else np.float32)
+
+    def training_groups(self) -> Labels:
+        """(N,): the group of every training sample."""
+        if self.groups is not None:
+            return np.asarray(self.groups).astype(np.int64, copy=False)
+        targets = self.train.targets
+        if self.classes is not None:
+            return targets
+        order = np.arange(len(targets))
+        if targets.dtype.kind == "f":
+            order = np.argsort(targets.reshape(len(targets), -1)[:, 0], kind="stable")
+        groups = np.empty(len(targets), dtype=np.int64)
+        groups[order] = np.arange(len(targets)) * GROUPS // len(targets)
+        return groups
+
+    def statistics(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """Mean and standard deviation of every channel of the training images; None without any.
 
         8-bit images are on 0..1 here, as they are for models.
         """
-        pixels = self.train.images.transpose(1, 0, 2, 3).reshape(self.shape[0], -1)
+        if not self.has_images:
+            return None
+        pixels = self.train.inputs.transpose(1, 0, 2, 3).reshape(self.shape[0], -1)
         if pixels.dtype == np.uint8:
             counts = np.stack([np.bincount(channel, minlength=256) for channel in pixels])
             share = counts / counts.sum(axis=1, keepdims=True)
@@ -107,3 +183,7 @@ class Dataset:
             mean = pixels.mean(axis=1, dtype=np.float64)
             std = pixels.std(axis=1, dtype=np.float64)
         return mean.astype(np.float32), np.maximum(std, 1e-3).astype(np.float32)
+
+
+def _count(array: Array) -> int:
+    return len(array) if array.ndim else 1

@@ -19,6 +19,7 @@ import numpy as np
 from basegraph.data.archives import members, read_bytes
 from basegraph.data.dataset import DataError, Images, Labels, Split
 from basegraph.data.pickled import PickledArray, unpickle
+from basegraph.extras import optional_imports
 
 IMAGE_SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp"}
 IMAGE_FORMATS = ("JPEG", "PNG", "BMP")
@@ -92,11 +93,11 @@ def parse_cifar_binary(content: bytes, path: str, label_bytes: int) -> Split:
 
 def read_image_tree(path: Path) -> tuple[Split, Split, list[str]]:
     """train/CLASS/*.jpg and test/CLASS/*.jpg in a folder or a tar: (train, test, class names)."""
-    found: dict[str, list[tuple[str, str, Images]]] = {"train": [], "test": []}
+    images: dict[str, list[tuple[str, str, Images]]] = {"train": [], "test": []}
 
     def wanted(name: PurePosixPath) -> bool:
         parts = name.parts[-3:]
-        return len(parts) == 3 and parts[0] in found and name.suffix.lower() in IMAGE_SUFFIXES
+        return len(parts) == 3 and parts[0] in images and name.suffix.lower() in IMAGE_SUFFIXES
 
     room = MAX_IMAGES_BYTES
     for name, content in members(path, wanted):
@@ -105,19 +106,20 @@ def read_image_tree(path: Path) -> tuple[Split, Split, list[str]]:
         room -= pixels.nbytes
         if room < 0:
             raise DataError(f"{path}: its images take more than {MAX_IMAGES_BYTES} bytes in memory")
-        found[part].append((kind, file, pixels.transpose(2, 0, 1)))
-    names = sorted({kind for kind, _, _ in found["train"]})
+        images[part].append((kind, file, pixels.transpose(2, 0, 1)))
+    names = sorted({kind for kind, _, _ in images["train"]})
     if not names:
         raise DataError(f"{path}: has no images train/CLASS/*.jpg")
-    strangers = {kind for kind, _, _ in found["test"]} - set(names)
+    strangers = {kind for kind, _, _ in images["test"]} - set(names)
     if strangers:
         raise DataError(f"{path}: class {min(strangers)} is in test but not in train")
-    return _stack(path, found["train"], names), _stack(path, found["test"], names), names
+    return _stack(path, images["train"], names), _stack(path, images["test"], names), names
 
 
 def _decode(content: bytes, name: str) -> Images:
     """The pixels (height, width, 3) of an image file, whose header is looked at first."""
-    from PIL import Image
+    with optional_imports():
+        from PIL import Image
 
     try:
         with warnings.catch_warnings():

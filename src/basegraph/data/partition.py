@@ -16,7 +16,17 @@ _PARTITION, _HOLD_OUT, _NODES, _SAMPLE = 1, 2, 5, 6
 
 
 def hold_out(count: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
-    """A random `share` of the samples for validation, and the others: (validation, rest)."""
+    """Hold out a random share of the samples for validation.
+
+    Args:
+        count: The number of samples.
+        share: The share to hold out, in [0, 1).
+        seed: The same seed holds out the same samples.
+
+    Returns:
+        Numbers of samples, ascending: (validation, rest).
+
+    """
     cut = _held_out(count, share)
     order = _shuffled(count, seed, _HOLD_OUT, 0)
     return np.sort(order[:cut]), np.sort(order[cut:])
@@ -40,7 +50,7 @@ def sample(count: int, size: int, seed: int, part: int) -> IntArray:
 def dirichlet(
     labels: Labels, nodes: int, alpha: float, seed: int, order: str = "shuffled"
 ) -> IntArray:
-    """(nodes, m) numbers of samples: who holds which, m = len(labels) // nodes for everyone.
+    """Split samples over nodes by Dirichlet shares of every class, equally many per node.
 
     For each class the shares of the nodes are drawn from Dir(α). Nodes that get too many give up
     some, keeping their proportions; nodes that get too few take from what was given up, one class
@@ -49,19 +59,33 @@ def dirichlet(
     Taking class after class gives similar classes to nodes with nearby numbers, which are neighbors
     in a ring or a torus. So the seed decides which node holds which share ("shuffled"); the order
     "by-class" leaves the shares where they were filled.
+
+    Args:
+        labels: The labels of all samples.
+        nodes: The number of nodes.
+        alpha: α of the Dirichlet distribution: the smaller, the fewer classes a node holds.
+        seed: The same seed gives the same split.
+        order: "shuffled" or "by-class".
+
+    Returns:
+        (nodes, m) numbers of samples: who holds which, m = len(labels) // nodes.
+
+    Raises:
+        InvalidArgument: Of alpha, order, or more nodes than samples.
+
     """
     check_order(order)
     nodes = at_least(1, nodes=nodes)
     if not alpha >= 1e-300 or not np.isfinite(alpha):
         raise InvalidArgument("alpha", alpha, "must be a number above 0")
     size = _samples_per_node(len(labels), nodes)
-    draws = np.random.Generator(np.random.Philox(key=[seed, _PARTITION]))
+    generator = np.random.Generator(np.random.Philox(key=[seed, _PARTITION]))
     kinds = np.unique(labels)
     given: list[list[IntArray]] = [[] for _ in range(nodes)]
     for kind in kinds:
         own = np.flatnonzero(labels == kind)
         own = own[_shuffled(len(own), seed, _PARTITION, int(kind))]
-        shares = _dirichlet(draws, alpha, nodes)
+        shares = _dirichlet(generator, alpha, nodes)
         for node, part in enumerate(np.split(own, np.cumsum(_apportion(shares, len(own)))[:-1])):
             given[node].append(part)
     kept, pool = _trim(given, size)
@@ -78,7 +102,16 @@ def check_order(order: str) -> None:
 
 
 def heterogeneity(labels: Labels, parts: IntArray) -> float:
-    """Mean total-variation distance of the nodes' label distributions from the global one."""
+    """Mean total-variation distance of the nodes' label distributions from the global one.
+
+    Args:
+        labels: The labels of all samples.
+        parts: (nodes, m) numbers of samples, as `dirichlet` gives them.
+
+    Returns:
+        0 where all nodes have the same mixture of labels, towards 1 where each has its own.
+
+    """
     classes = int(labels.max()) + 1
     everyone = np.bincount(labels[parts.ravel()], minlength=classes) / parts.size
     own = np.stack([np.bincount(labels[p], minlength=classes) / len(p) for p in parts])
@@ -97,9 +130,9 @@ def _samples_per_node(count: int, nodes: int) -> int:
     return count // nodes
 
 
-def _dirichlet(draws: np.random.Generator, alpha: float, count: int) -> FloatArray:
+def _dirichlet(generator: np.random.Generator, alpha: float, count: int) -> FloatArray:
     """Dir(α) by logarithms: a Gamma(α) is a Gamma(α+1) times U^(1/α), which may underflow."""
-    logs = np.log(draws.gamma(alpha + 1, size=count)) + np.log(draws.random(count)) / alpha
+    logs = np.log(generator.gamma(alpha + 1, size=count)) + np.log(generator.random(count)) / alpha
     shares = np.exp(logs - logs.max())
     return shares / shares.sum()
 

@@ -54,9 +54,9 @@ class _Kind:
         self.dtype = np.dtype(f"{order}{self.code}")
 
 
-def _text(found: str | bytes) -> str:
+def _text(value: str | bytes) -> str:
     """Python 2's strings are bytes here."""
-    return found.decode("latin-1") if isinstance(found, bytes) else found
+    return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
 def _array(*described: object) -> PickledArray:

@@ -36,6 +36,13 @@ class Field(NamedTuple):
     required: bool = True
 
 
+class Checkpoint(NamedTuple):
+    """What a checkpoint holds."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+
 Schema = Mapping[str, Field]
 """The facts of one kind of checkpoint; `config.nodes` is the field `nodes` of table `config`."""
 
@@ -61,7 +68,17 @@ def number(low: float = -1e300, *, required: bool = True) -> Field:
 
 
 def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Write a checkpoint; the one that was there stays until the new one is whole and on disk."""
+    """Write a checkpoint; an earlier one stays until the new one is whole and on disk.
+
+    Args:
+        path: The file.
+        tensors: What it holds, by name.
+        facts: What else it holds: anything that JSON can write.
+
+    Raises:
+        CannotWrite: If the disk is full, say; an earlier checkpoint is intact.
+
+    """
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
@@ -70,10 +87,20 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
             raise CannotWrite(f"{path}: cannot be written: {error}") from None
 
 
-def load(path: Path, schema: Schema | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """(tensors, facts) of a checkpoint; of the facts, those in the schema (without one, all)."""
+def load(path: Path, schema: Schema | None = None) -> Checkpoint:
+    """Read a checkpoint.
+
+    Args:
+        path: The file.
+        schema: The facts to return, and what each must be; without one, all of them.
+
+    Raises:
+        CheckpointError: If the file is missing, is cut short, or does not keep to the schema.
+
+    """
     with _opened(path, schema) as (file, facts):
-        return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return Checkpoint(tensors, facts)
 
 
 def header(
@@ -93,16 +120,19 @@ def require_tensors(path: Path, tensors: Mapping[str, Tensor], like: Mapping[str
         tensors: What it holds.
         like: What it must hold; the values do not matter (the device may be "meta").
 
+    Raises:
+        CheckpointError: If a tensor is missing, has another shape or type, or is not finite.
+
     """
     for name, expected in like.items():
         if name not in tensors:
             raise CheckpointError(f"{path}: has no tensor {name!r}")
-        found = tensors[name]
-        if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        tensor = tensors[name]
+        if (tensor.shape, tensor.dtype) != (expected.shape, expected.dtype):
             raise CheckpointError(
-                f"{path}: the tensor {name!r} is {_kind(found)}: must be {_kind(expected)}"
+                f"{path}: the tensor {name!r} is {_kind(tensor)}: must be {_kind(expected)}"
             )
-        if not finite(found):
+        if not finite(tensor):
             raise CheckpointError(f"{path}: the tensor {name!r} holds values that are not finite")
 
 

@@ -1,4 +1,7 @@
-"""The device that a run asks for, and data on it."""
+"""The device that a run asks for, and its data there.
+
+Shape legend: samples and targets (nodes, batch, ...), or without the node axis.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from basegraph.data.dataset import Split
+from basegraph.data.augment import gather
+from basegraph.data.dataset import Dataset, Split
+from basegraph.engines.evaluation import Questions
 from basegraph.errors import InvalidArgument
 
 
 def pick_device(name: str) -> torch.device:
-    """The device asked for, refused if it is not there."""
+    """The torch device of this name.
+
+    Args:
+        name: `cpu`, `cuda`, `cuda:INDEX`, or `auto`: a GPU where there is one.
+
+    Raises:
+        InvalidArgument: If there is no such device here.
+
+    Example:
+        >>> pick_device("cpu")
+        device(type='cpu')
+
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if not name.startswith("cuda"):
@@ -24,6 +41,44 @@ def pick_device(name: str) -> torch.device:
 
 
 def on_device(split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Images and labels; arrays that are read-only are copied, as torch has no such tensors."""
-    images, labels = (np.require(part, requirements="W") for part in (split.images, split.labels))
-    return torch.as_tensor(images).to(device), torch.as_tensor(labels).to(device)
+    """The inputs and targets of a split as tensors, of the types that models and losses take.
+
+    Images stay as they are until they are gathered. Other floating-point numbers become float32,
+    integers int64. Read-only arrays are copied, as torch has no read-only tensors.
+    """
+    inputs, targets = (
+        torch.as_tensor(np.require(part, requirements="W"))
+        for part in (split.inputs, split.targets)
+    )
+    if inputs.dim() != 4:
+        inputs = _converted(inputs)
+    return inputs.to(device), _converted(targets).to(device)
+
+
+def _converted(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.float32 if tensor.is_floating_point() else torch.int64)
+
+
+class DeviceData:
+    """A dataset on a device; samples are normalized when they are gathered."""
+
+    def __init__(self, dataset: Dataset, device: torch.device) -> None:
+        self.mean: Tensor | None = None
+        self.std: Tensor | None = None
+        statistics = dataset.statistics()
+        if statistics is not None:
+            self.mean, self.std = (torch.as_tensor(s).to(device) for s in statistics)
+        self.inputs, self.targets = on_device(dataset.train, device)
+        self.test_inputs, self.test_targets = on_device(dataset.test, device)
+
+    def batch(self, planned: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """The training samples and targets of one step of a plan."""
+        samples = gather(self.inputs, **planned, mean=self.mean, std=self.std)
+        return samples, self.targets[planned["sample"]]
+
+    def questions(self, name: str, places: Tensor) -> Questions:
+        """These samples of the test set, or of the training set where another set is named."""
+        test = name == "test"
+        inputs = self.test_inputs if test else self.inputs
+        targets = self.test_targets if test else self.targets
+        return Questions(inputs, targets, places, self.mean, self.std)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from basegraph.data.augment import gather
 from basegraph.models.flat import FlatModel
+from basegraph.topologies.core.round import IntArray
 
 CHUNK = 16384
 """Samples that all models together evaluate at a time."""
@@ -17,8 +19,8 @@ Outputs = Callable[[Tensor, Tensor], Tensor]
 """models (m, d), samples (b, ...) -> outputs (m, b, classes)"""
 
 
-class Accuracy(NamedTuple):
-    """Shares of correct answers on one set."""
+class Score(NamedTuple):
+    """How good models are on one set: shares of correct answers, or mean losses."""
 
     mean: float
     """Over nodes, of each node's own model: what the paper reports."""
@@ -27,22 +29,64 @@ class Accuracy(NamedTuple):
     worst: float
     """Of the worst node."""
 
-    @classmethod
-    def of(cls, nodes: Tensor, averaged: Tensor, samples: int) -> Accuracy:
-        """From numbers of correct answers."""
-        shares = nodes.cpu().double() / samples
-        return cls(float(shares.mean()), float(averaged) / samples, float(shares.min()))
+
+class Measure(NamedTuple):
+    """What is measured when models are evaluated."""
+
+    name: str
+    """`accuracy` or `loss`, as in the names of metrics."""
+    totals: Callable[[Tensor, Tensor], Tensor]
+    """outputs (m, b, ...), targets (b, ...) -> the sum over samples for each model, (m,)"""
+    dtype: torch.dtype
+    """Of the sums."""
+
+    def score(self, nodes: Tensor, averaged: Tensor, samples: int) -> Score:
+        """The score of some nodes' sums, and of that of the average of all models."""
+        means = nodes.cpu().double() / samples
+        worst = means.min() if self.name == "accuracy" else means.max()
+        return Score(float(means.mean()), float(averaged) / samples, float(worst))
+
+
+def _correct(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs.argmax(dim=2) == labels).sum(dim=1)
+
+
+ACCURACY = Measure("accuracy", _correct, torch.int64)
+"""Shares of correct answers, for targets that are classes."""
+
+
+def mean_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> Measure:
+    """The mean of a loss that is itself a mean over samples."""
+
+    def totals(outputs: Tensor, targets: Tensor) -> Tensor:
+        return torch.stack([loss(each, targets).double() * len(targets) for each in outputs])
+
+    return Measure("loss", totals, torch.float64)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The nodes and samples that an evaluation uses, in ascending order."""
+
+    nodes: IntArray
+    sets: dict[str, IntArray]
+    """Samples of the test set, and of the training set those that are held out."""
+
+    def counts(self) -> dict[str, int]:
+        """How many there are, by the names that metrics have for them."""
+        used = {f"{name}_samples": len(samples) for name, samples in self.sets.items()}
+        return {"evaluated_nodes": len(self.nodes), **used}
 
 
 class Questions(NamedTuple):
     """What models are asked: some samples of a set, normalized when they are needed."""
 
-    images: Tensor
-    labels: Tensor
+    inputs: Tensor
+    targets: Tensor
     places: Tensor
     """Numbers of the samples."""
-    mean: Tensor
-    std: Tensor
+    mean: Tensor | None
+    std: Tensor | None
 
 
 def one_by_one(model: FlatModel) -> Outputs:
@@ -56,22 +100,40 @@ def chunk_size(models: int, samples: int) -> int:
 
 
 @torch.no_grad()
-def correct(
-    outputs: Outputs, models: Tensor, asked: Questions, *, together: int, chunk: int
+def totals(
+    measure: Measure,
+    outputs: Outputs,
+    models: Tensor,
+    asked: Questions,
+    *,
+    together: int,
+    chunk: int,
 ) -> Tensor:
-    """How many answers of each model are right; `together` models answer `chunk` samples at a time.
+    """The sum of a measure over the samples, for each model.
 
-    All such pieces are equally large, so that they are one shape for a compiler.
+    All pieces are equally large, so that they are one shape for a compiler.
+
+    Args:
+        measure: What is summed.
+        outputs: How models answer.
+        models: (m, d): the models.
+        asked: The samples and what is expected.
+        together: Models that answer at a time.
+        chunk: Samples that they answer at a time.
+
+    Returns:
+        (m,): a sum for each model.
+
     """
-    right = torch.zeros(len(models), dtype=torch.int64, device=models.device)
+    sums = torch.zeros(len(models), dtype=measure.dtype, device=models.device)
     for some, _ in _pieces(len(models), together):
-        right[some] = 0
+        sums[some] = 0
         for part, counted in _pieces(len(asked.places), chunk):
             places = asked.places[part]
-            samples = gather(asked.images, places, asked.mean, asked.std)
-            good = outputs(models[some], samples).argmax(dim=2) == asked.labels[places]
-            right[some] += good[:, counted:].sum(dim=1)
-    return right
+            samples = gather(asked.inputs, places, asked.mean, asked.std)
+            answers = outputs(models[some], samples)
+            sums[some] += measure.totals(answers[:, counted:], asked.targets[places[counted:]])
+    return sums
 
 
 def _pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
@@ -83,6 +145,12 @@ def _pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
 
 
 def consensus_distance(x_nd: Tensor) -> float:
-    """(1/n) Σ_i |x_i - mean|², of whole models."""
+    """(1/n) Σ_i |x_i - mean|², of whole models.
+
+    Example:
+        >>> consensus_distance(torch.tensor([[0.0], [2.0]]))
+        1.0
+
+    """
     centered = x_nd.double() - x_nd.double().mean(dim=0)
     return float(centered.square().sum() / len(x_nd))

@@ -1,8 +1,9 @@
-"""Signals that ask a process to stop: noted, so that what is under way is brought to an end.
+"""Signals that ask a process to stop: logged, so that the step under way can be completed.
 
-A scheduler signals every process of a job, and torchrun, which is told too, signals its processes
-once more: the same request comes twice. So the first two signals are one request, which whoever
-trains honors; the third is obeyed at once, unless it comes with the others.
+A scheduler signals every process of a job, and torchrun, which is signaled too, signals its
+processes once more: the same request arrives twice. So the first two signals are one request, which
+the training loop obeys at its next step; the third takes effect at once, unless it arrives together
+with the others.
 """
 
 from __future__ import annotations
@@ -18,53 +19,62 @@ from typing import Any
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 """What Ctrl-C sends, and what schedulers and torchrun send."""
 ECHO = 1.0
-"""Seconds in which all signals belong to one request, however many they are."""
+"""Seconds within which all signals belong to one request, however many there are."""
 
 
-class Asked:
-    """The signals that have asked this process to stop; forked processes obey them as usual."""
+class SignalLog:
+    """A signal handler that logs signals; in forked processes they take effect as usual."""
 
     def __init__(self) -> None:
-        self.told: list[int] = []
-        self.since: float | None = None
-        """When the first one came, by `time.monotonic`."""
-        self._before: dict[int, Any] = {}
+        self.received: list[int] = []
+        """The signals so far, in their order."""
+        self.first_at: float | None = None
+        """When the first one arrived, by `time.monotonic`."""
+        self._previous: dict[int, Any] = {}
         self._process = 0
 
-    def heed(self, *numbers: int) -> None:
-        """Note these signals from now on; only the main thread can do so, others do nothing."""
+    def install(self, *numbers: int) -> None:
+        """Handle these signals from now on; does nothing outside of the main thread."""
         self._process = os.getpid()
         for number in numbers:
             try:
-                self._before[number] = signal.signal(number, self.note)
-            except ValueError:  # not in the main thread: whoever runs us handles signals
+                self._previous[number] = signal.signal(number, self.handle)
+            except ValueError:  # not in the main thread: signals are handled there
                 return
 
-    def heeds(self, number: int) -> bool:
-        """Whether the signal is noted; somebody else may handle it."""
-        return signal.getsignal(number) == self.note
+    def handles(self, number: int) -> bool:
+        """Whether the handler of this signal is still this one."""
+        return signal.getsignal(number) == self.handle
 
-    def note(self, number: int, frame: FrameType | None) -> None:
-        """Remember a signal, or obey it if it is the third and comes later than the others."""
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Log a signal; the third and later ones take effect, unless they follow at once."""
         now = time.monotonic()
-        self.since = now if self.since is None else self.since
-        self.told.append(number)
-        if os.getpid() != self._process or (len(self.told) > 2 and now - self.since > ECHO):
-            signal.signal(number, self._before[number])
+        self.first_at = now if self.first_at is None else self.first_at
+        self.received.append(number)
+        if os.getpid() != self._process or (len(self.received) > 2 and now - self.first_at > ECHO):
+            signal.signal(number, self._previous[number])
             signal.raise_signal(number)
 
-    def restore(self) -> None:
-        """Give the signals back to whoever handled them before."""
-        for number, handler in self._before.items():
+    def uninstall(self) -> None:
+        """Install the handlers that were there before."""
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
 
 
 @contextmanager
-def told_to_stop() -> Iterator[Asked]:
-    """Signals that ask to stop, noted inside of this instead of obeyed at once."""
-    asked = Asked()
-    asked.heed(*NUMBERS)
+def logged_signals() -> Iterator[SignalLog]:
+    """Log SIGINT and SIGTERM inside of the block, instead of ending the process.
+
+    Example:
+        >>> with logged_signals() as log:
+        ...     signal.raise_signal(signal.SIGTERM)
+        ...     log.received == [signal.SIGTERM]
+        True
+
+    """
+    log = SignalLog()
+    log.install(*NUMBERS)
     try:
-        yield asked
+        yield log
     finally:
-        asked.restore()
+        log.uninstall()

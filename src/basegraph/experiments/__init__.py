@@ -1,1 +1,25 @@
-"""The paper's experiments: every figure and table as a function that writes files."""
+"""The paper's experiments as functions that write files, comparisons, and sweeps of runs.
+
+- `consensus.py`, `lengths.py`, `illustrations.py`, `table.py`: the paper's figures and table about
+  topologies. Each measures (`measure`, `comparison`) and reproduces (`reproduce`).
+- `scaling.py`: what a step and the exact average cost on a network, by a model.
+- `sweep.py`: a grid of runs, many side by side, on this machine; `on_ray.py` on a Ray cluster.
+- `mnist.py`, `pairs.py`: the training experiments, made of sweeps; `outcomes.py` says where their
+  runs came from.
+- `store.py`: the folder of an experiment's results.
+
+Sweeps and training experiments need torch (`pip install 'basegraph[train]'`), figures matplotlib
+(`pip install 'basegraph[plots]'`). Both are imported where they are used: import the modules.
+
+>>> from basegraph.experiments.lengths import measure
+>>> measure(["simple-base", "base"], n=25, k=1)
+{'k': 1, 'n': 25, 'simple-base': 9, 'base': 9, 'theorem_1': 11, 'lower_bound': 6}
+>>> from basegraph.experiments import VGG_11_PARAMETERS
+>>> 4 * VGG_11_PARAMETERS  # bytes of the model whose exchange the tables cost
+36924456
+"""
+
+VGG_11_PARAMETERS = 9_231_114
+"""Of `basegraph.models`' VGG-11 for 32x32 color images and ten classes: the model of the costs."""
+
+__all__ = ["VGG_11_PARAMETERS"]

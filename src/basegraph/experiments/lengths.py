@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.store import ResultFolder
-from basegraph.topologies.analysis.properties import shortest_possible, theorem_1_length
+from basegraph.topologies.analysis.bounds import shortest_possible, theorem_1_length
 from basegraph.topologies.catalog import TOPOLOGIES
 from basegraph.topologies.core.integers import node_count
 

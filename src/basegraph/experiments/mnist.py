@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from statistics import mean, pstdev
-from typing import Any
+from typing import Any, Literal
 
 from basegraph.errors import BasegraphError
+from basegraph.experiments.grid import expand
 from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
+from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
 from basegraph.plots.learning import draw_learning
 from basegraph.training.config import RunConfig
+from basegraph.training.metrics import Metrics
 
 TOPOLOGIES = (
     "base:k=1",
@@ -31,7 +33,11 @@ TOPOLOGIES = (
     "torus",
 )
 RATES = (0.1, 0.01, 0.001)
-MEASURES = {"test_accuracy": "nodes", "test_accuracy_averaged": "averaged model"}
+Measure = Literal["test_accuracy", "test_accuracy_averaged"]
+MEASURES: dict[Measure, str] = {
+    "test_accuracy": "nodes",
+    "test_accuracy_averaged": "averaged model",
+}
 """The nodes' own accuracy depends on where in a topology's period an evaluation falls."""
 GOOD = 0.99
 """An accuracy that is worth waiting for."""
@@ -65,58 +71,62 @@ def reproduce(
     what = RunConfig(**settings).computes()
     there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
 
-    def made(runs: list[Planned]) -> list[Planned]:
-        run_sweep(runs, there, progress=progress([run.name for run in there.left(runs)]))
+    def made(runs: Runs) -> Runs:
+        run_sweep(runs, there, progress=progress(list(there.left(runs))))
         return runs
 
     tried = made(expand(settings, grids(alphas, list(RATES), seeds[:1]), "mnist"))
     chosen = best_rates(tried, there)
     if not chosen:
         raise BasegraphError(f"every run failed: see {there.failures}")
-    again = expand(settings, grids(alphas, list(RATES), seeds[1:]), "mnist") if seeds[1:] else []
-    others = made([run for run in again if run.config.lr == chosen.get(place(run))])
-    kept = [run for run in tried if run.config.lr == chosen.get(place(run))] + others
-    every = [*tried, *others]
-    folder.table("runs.csv", [_row(run, there, run in kept) for run in every])
+    again = expand(settings, grids(alphas, list(RATES), seeds[1:]), "mnist") if seeds[1:] else {}
+    others = made({n: run for n, run in again.items() if run.lr == chosen.get(place(run))})
+    best = {n: run for n, run in tried.items() if run.lr == chosen.get(place(run))}
+    kept, every = best | others, tried | others
+    folder.table("runs.csv", [_row(n, run, there, n in kept) for n, run in every.items()])
     table = summary(kept, there)
     folder.table("accuracy.csv", table)
     folder.text("accuracy.md", markdown(table))
-    folder.table("curves.csv", [row for run in kept for row in _curve(run, there)])
+    folder.table("curves.csv", [row for n, run in kept.items() for row in _curve(n, run, there)])
     folder.text("milestones.md", markdown(milestones(kept, there)))
     for alpha in alphas:
-        runs = [run for run in kept if run.config.alpha == alpha and there.rows(run)]
-        curves = [{"config": _shown(run), "rows": there.rows(run)} for run in runs]
+        runs = {n: run for n, run in kept.items() if run.alpha == alpha and there.rows(n)}
+        curves = [{"config": _shown(run), "rows": there.rows(n)} for n, run in runs.items()]
         draw_learning(curves, [folder / f"curves-{alpha:g}.png"])
     return table
 
 
-def place(run: Planned) -> tuple[str, float]:
+Runs = dict[str, RunConfig]
+"""Configurations by the names of their folders."""
+
+
+def place(run: RunConfig) -> tuple[str, float]:
     """What a step size is chosen for: the topology (or all-reduce) and α."""
-    central = run.config.algorithm == "allreduce-sgd"
-    return "all-reduce" if central else run.config.topology, run.config.alpha
+    central = run.algorithm == "allreduce-sgd"
+    return "all-reduce" if central else run.topology, run.alpha
 
 
-def best_rates(tried: list[Planned], there: SweepFolder) -> dict[tuple[str, float], float]:
+def best_rates(tried: Runs, there: SweepFolder) -> dict[tuple[str, float], float]:
     """The step size with the best last validation accuracy; of equals, the largest."""
     found: dict[tuple[str, float], tuple[float, float]] = {}
     failed = there.failed()
-    for run in tried:
-        rows = there.rows(run)
-        if run.name not in failed and rows:
-            mine = (rows[-1]["validation_accuracy"], run.config.lr)
+    for name, run in tried.items():
+        rows = there.rows(name)
+        if name not in failed and rows:
+            mine = (rows[-1]["validation_accuracy"], run.lr)
             found[place(run)] = max(found.get(place(run), (-1.0, 0.0)), mine)
     return {where: rate for where, (_, rate) in found.items()}
 
 
-def summary(kept: list[Planned], there: SweepFolder) -> list[dict[str, Any]]:
+def summary(kept: Runs, there: SweepFolder) -> list[dict[str, Any]]:
     """Mean and standard deviation over seeds, by topology and α."""
     failed = there.failed()
-    found: dict[tuple[str, float], list[Planned]] = defaultdict(list)
-    for run in kept:
-        found[place(run)].append(run)
+    found: dict[tuple[str, float], list[str]] = defaultdict(list)
+    for run_name, run in kept.items():
+        found[place(run)].append(run_name)
     table = []
     for (name, alpha), runs in sorted(found.items(), key=lambda item: -item[0][1]):
-        good = [run for run in runs if run.name not in failed and there.rows(run)]
+        good = [run for run in runs if run not in failed and there.rows(run)]
         if not good:
             continue
         last = [there.rows(run)[-1] for run in good]
@@ -126,7 +136,7 @@ def summary(kept: list[Planned], there: SweepFolder) -> list[dict[str, Any]]:
             {
                 "alpha": alpha,
                 "topology": name,
-                "lr": good[0].config.lr,
+                "lr": kept[good[0]].lr,
                 "seeds": len(good),
                 "diverged": len(runs) - len(good),
                 "test %": round(mean(test), 2),
@@ -141,12 +151,12 @@ def summary(kept: list[Planned], there: SweepFolder) -> list[dict[str, Any]]:
     return table
 
 
-def milestones(kept: list[Planned], there: SweepFolder) -> list[dict[str, Any]]:
+def milestones(kept: Runs, there: SweepFolder) -> list[dict[str, Any]]:
     """How far the runs are early, halfway and at the end, and what a good model has cost."""
-    found: dict[tuple[str, float], list[list[dict[str, Any]]]] = defaultdict(list)
-    for run in kept:
-        if run.name not in there.failed() and there.rows(run):
-            found[place(run)].append(there.rows(run))
+    found: dict[tuple[str, float], list[list[Metrics]]] = defaultdict(list)
+    for run_name, run in kept.items():
+        if run_name not in there.failed() and there.rows(run_name):
+            found[place(run)].append(there.rows(run_name))
     table = []
     for (name, alpha), runs in sorted(found.items(), key=lambda item: -item[0][1]):
         row: dict[str, Any] = {"alpha": alpha, "topology": name}
@@ -163,47 +173,47 @@ def milestones(kept: list[Planned], there: SweepFolder) -> list[dict[str, Any]]:
     return table
 
 
-def _megabytes(rows: list[dict[str, Any]], measure: str) -> str:
+def _megabytes(rows: list[Metrics], measure: Measure) -> str:
     """What a node had sent when an accuracy was first seen to be good."""
     good = [row["bytes_per_node"] for row in rows if row[measure] >= GOOD]
     return f"{good[0] / 1e6:.0f}" if good else "never"
 
 
-def _row(run: Planned, there: SweepFolder, kept: bool) -> dict[str, Any]:
+def _row(run_name: str, run: RunConfig, there: SweepFolder, kept: bool) -> dict[str, Any]:
     name, alpha = place(run)
-    rows = there.rows(run)
-    last = rows[-1] if rows else {}
+    rows = there.rows(run_name)
+    last: Mapping[str, Any] = rows[-1] if rows else {}
     columns = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged",
                "test_accuracy_worst", "validation_accuracy", "consensus_distance",
                "bytes_per_node")  # fmt: skip
     return {
         "topology": name,
         "alpha": alpha,
-        "lr": run.config.lr,
-        "seed": run.config.seed,
+        "lr": run.lr,
+        "seed": run.seed,
         "in the table": kept,
-        "failure": there.failed().get(run.name, ""),
+        "failure": there.failed().get(run_name, ""),
         **{column: last.get(column, "") for column in columns},
     }
 
 
-def _curve(run: Planned, there: SweepFolder) -> list[dict[str, Any]]:
+def _curve(run_name: str, run: RunConfig, there: SweepFolder) -> list[dict[str, Any]]:
     """Every evaluation of a run."""
     name, alpha = place(run)
     return [
         {
             "topology": name,
             "alpha": alpha,
-            "seed": run.config.seed,
+            "seed": run.seed,
             "epoch": row["epoch"],
             "test_accuracy": round(row["test_accuracy"], 6),
             "consensus_distance": float(f"{row['consensus_distance']:.3g}"),
             "bytes_per_node": row["bytes_per_node"],
         }
-        for row in there.rows(run)
+        for row in there.rows(run_name)
     ]
 
 
-def _shown(run: Planned) -> dict[str, Any]:
+def _shown(run: RunConfig) -> dict[str, Any]:
     """The configuration as the curves' legend tells it: by topology alone."""
-    return {**vars(run.config), "lr": None}
+    return {**vars(run), "lr": None}

@@ -5,29 +5,41 @@ The sweep's folder must be on a disk that all machines see.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from basegraph.errors import BasegraphError
-from basegraph.experiments.sweep import Planned, Progress, SweepFolder, run_sweep
+from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
+from basegraph.extras import optional_imports
 from basegraph.storage.inputs import read_text
+from basegraph.training.config import RunConfig
+from basegraph.training.metrics import Metrics
 
 
-def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress: Progress) -> None:
-    """Hand what is left of the runs to the cluster at RAY_ADDRESS, or to one on this machine."""
-    try:
+def run_on_ray(
+    runs: Mapping[str, RunConfig], folder: SweepFolder, *, most: int, progress: Progress
+) -> None:
+    """Make what is left of the runs on the cluster at RAY_ADDRESS, or on one on this machine.
+
+    Args:
+        runs: Configurations by name.
+        folder: Where each has a folder of its name; all machines must see it.
+        most: Runs side by side on one worker, at most.
+        progress: What to call when a run has ended.
+
+    Raises:
+        BasegraphError: If Ray is not installed, or a worker refuses its runs.
+
+    """
+    with optional_imports():
         import ray
-    except ImportError:
-        raise BasegraphError(
-            "--executor ray needs the package ray: pip install 'basegraph[ray]'"
-        ) from None
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
-    left = folder.left(runs)
+    left = list(folder.left(runs).items())
     resources = ray.cluster_resources()
     gpus = int(resources.get("GPU", 0))
     workers = max(1, min(len(left), gpus or int(resources.get("CPU", 1))))
-    shares = [left[worker::workers] for worker in range(workers)]
+    shares = [dict(left[worker::workers]) for worker in range(workers)]
     remote = ray.remote(num_cpus=1, num_gpus=1 if gpus else 0)(_share)
     text = read_text(folder.definition)
     under_way = {
@@ -36,12 +48,12 @@ def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress:
     try:
         while under_way:
             (done,), _ = ray.wait(list(under_way), num_returns=1)
-            outcomes, refusal = ray.get(done)
-            for name, row, failure in outcomes:
-                if failure is not None:
-                    progress.failed(name, failure)
+            ended, refusal = ray.get(done)
+            for name, result in ended.items():
+                if isinstance(result, str):
+                    progress.failed(name, result)
                 else:
-                    progress.finished(name, row)
+                    progress.finished(name, result)
             if refusal is not None:
                 raise BasegraphError(refusal)
             del under_way[done]
@@ -49,21 +61,18 @@ def run_on_ray(runs: list[Planned], folder: SweepFolder, *, most: int, progress:
         ray.shutdown()
 
 
-Outcome = tuple[str, dict[str, Any] | None, str | None]
-"""A run's name, and its last metrics or what went wrong."""
+Ended = dict[str, Metrics | str]
+"""The last metrics of runs by name, or what went wrong."""
 
 
 def _share(
-    runs: list[Planned], path: str, text: str, most: int
-) -> tuple[list[Outcome], str | None]:
-    """A worker's part: what became of the runs, and why they were refused if they were."""
-    found: list[Outcome] = []
-    told = Progress(
-        finished=lambda name, row: found.append((name, row, None)),
-        failed=lambda name, reason: found.append((name, None, reason)),
-    )
+    runs: Mapping[str, RunConfig], path: str, text: str, most: int
+) -> tuple[Ended, str | None]:
+    """A worker's part: how its runs have ended, and why they were refused if they were."""
+    ended: Ended = {}
+    progress = Progress(finished=ended.__setitem__, failed=ended.__setitem__)
     try:
-        run_sweep(runs, SweepFolder(Path(path), text, resume=True), most=most, progress=told)
+        run_sweep(runs, SweepFolder(Path(path), text, resume=True), most=most, progress=progress)
     except BasegraphError as error:
-        return found, str(error)
-    return found, None
+        return ended, str(error)
+    return ended, None

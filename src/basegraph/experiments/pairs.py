@@ -8,19 +8,21 @@ accuracies themselves.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from statistics import mean, stdev
 from typing import Any
 
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.experiments.grid import expand
 from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import Planned, Progress, SweepFolder, expand, run_sweep
+from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
 from basegraph.plots.learning import draw_learning
 from basegraph.topologies.analysis.diagnostics import diagnose
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.training.config import RunConfig
+from basegraph.training.metrics import Metrics
 
 REFERENCE = "base:k=1"
 TOPOLOGIES = (
@@ -68,29 +70,30 @@ def reproduce(
     there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
     grid = {"topology": list(names), "lr": rates, "seed": seeds}
     runs = expand(settings, [grid], "pairs")
-    run_sweep(runs, there, progress=progress([run.name for run in there.left(runs)]))
-    folder.table("runs.csv", [_row(run, there) for run in runs])
+    run_sweep(runs, there, progress=progress(list(there.left(runs))))
+    folder.table("runs.csv", [_row(name, run, there) for name, run in runs.items()])
     table = [row for rate in rates for row in summary(runs, rate, there, names)]
     if not table:
         raise BasegraphError(f"every run failed: see {there.failures}")
     folder.table("pairs.csv", table)
     folder.text("pairs.md", markdown(table))
     for rate in rates:
-        drawn = [run for run in runs if run.config.lr == rate and there.rows(run)]
-        curves = [{"config": vars(run.config), "rows": there.rows(run)} for run in drawn]
+        drawn = {n: run for n, run in runs.items() if run.lr == rate and there.rows(n)}
+        curves = [{"config": vars(run), "rows": there.rows(n)} for n, run in drawn.items()]
         draw_learning(curves, [folder / f"curves-{rate:g}.png"])
     return table
 
 
 def summary(
-    runs: list[Planned], rate: float, there: SweepFolder, names: dict[str, list[str]]
+    runs: dict[str, RunConfig], rate: float, there: SweepFolder, names: dict[str, list[str]]
 ) -> list[dict[str, Any]]:
     """Where the topologies ended for one learning rate, the best first."""
-    ended: dict[str, dict[int, dict[str, Any]]] = {name: {} for name in names}
+    ended: dict[str, dict[int, Metrics]] = {name: {} for name in names}
     failed = there.failed()
-    for run in runs:
-        if run.config.lr == rate and run.name not in failed:
-            ended[run.config.topology][run.config.seed] = there.rows(run)[-1]
+    for run_name, run in runs.items():
+        if run.lr == rate and run_name not in failed:
+            ended[run.topology][run.seed] = there.rows(run_name)[-1]
+    nodes = next(iter(runs.values())).nodes
     table = []
     for name, rows in ended.items():
         if not rows:
@@ -103,7 +106,7 @@ def summary(
             {
                 "lr": rate,
                 "topology": " = ".join(names[name]),
-                **properties(name, runs[0].config.nodes),
+                **properties(name, nodes),
                 "seeds": len(rows),
                 "test %": round(mean(shares.values()), 2),
                 "± %": round(_spread(list(shares.values())), 2),
@@ -136,15 +139,15 @@ def _spread(values: list[float]) -> float:
     return stdev(values) if len(values) > 1 else 0.0
 
 
-def _row(run: Planned, there: SweepFolder) -> dict[str, Any]:
+def _row(name: str, run: RunConfig, there: SweepFolder) -> dict[str, Any]:
     columns = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged",
                "test_accuracy_worst", "consensus_distance", "bytes_per_node")  # fmt: skip
-    rows = there.rows(run)
-    last = rows[-1] if rows else {}
+    rows = there.rows(name)
+    last: Mapping[str, Any] = rows[-1] if rows else {}
     return {
-        "topology": run.config.topology,
-        "lr": run.config.lr,
-        "seed": run.config.seed,
-        "failure": there.failed().get(run.name, ""),
+        "topology": run.topology,
+        "lr": run.lr,
+        "seed": run.seed,
+        "failure": there.failed().get(name, ""),
         **{column: last.get(column, "") for column in columns},
     }

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from basegraph.errors import InvalidArgument
-from basegraph.topologies.analysis.properties import reaches_average
+from basegraph.topologies.analysis.rates import reaches_average
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core.integers import floor_log
 from basegraph.topologies.core.sequence import Sequence

@@ -21,9 +21,9 @@ class ResultFolder:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             reason = error.strerror or str(error)
-            raise InvalidArgument("--out", str(path), f"cannot be made: {reason}") from None
+            raise InvalidArgument("out", str(path), f"cannot be made: {reason}") from None
         for name in [*names, "provenance.json"]:
-            writable("--out", path / name, force=force)
+            writable("out", path / name, force=force)
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name

@@ -9,11 +9,8 @@ from typing import Any
 
 from basegraph.errors import InvalidArgument, NotFiniteTime
 from basegraph.topologies.analysis.diagnostics import diagnose
-from basegraph.topologies.analysis.properties import (
-    bytes_per_round,
-    consensus_delay,
-    consensus_rate,
-)
+from basegraph.topologies.analysis.message_bytes import bytes_per_round
+from basegraph.topologies.analysis.rates import consensus_delay, consensus_rate
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core.integers import node_count
 from basegraph.topologies.core.sequence import Sequence

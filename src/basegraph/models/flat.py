@@ -32,6 +32,11 @@ class FlatModel:
         """The module's own parameters as one vector."""
         return torch.cat([p.detach().reshape(-1) for p in self.module.parameters()])
 
+    def described_shapes(self) -> dict[str, str]:
+        """The shape of every parameter in words, as checkpoints keep it: {"0.weight": "64 3"}."""
+        named = zip(self.names, self.shapes, strict=True)
+        return {name: " ".join(map(str, shape)) for name, shape in named}
+
     def views(self, x_d: Tensor) -> dict[str, Tensor]:
         """The parameters by name, as views of the vector."""
         parts = torch.split(x_d, self.sizes)

@@ -18,6 +18,7 @@ from basegraph.models.flat import FlatModel
 from basegraph.models.stacked import StackedNetwork, UnknownLayer
 
 Loss = Callable[[Tensor, Tensor], Tensor]
+"""outputs (B, ...), targets (B, ...) -> one number, a mean over the samples"""
 
 
 def gradients_of(losses: Callable[[Tensor], Tensor], x_nd: Tensor) -> tuple[Tensor, Tensor]:
@@ -84,8 +85,8 @@ class Gradients:
         return quicker and self.precision != "bf16"
 
     def outputs(self, x_nd: Tensor, samples: Tensor) -> Tensor:
-        """The outputs (n, B, classes) of all nodes for their samples (n, B, ...)."""
-        if self.network is None:
+        """The outputs (n, B, ...) of all nodes for their samples (n, B, ...)."""
+        if self.network is None or not self.network.takes(samples):
             return vmap(self.model.forward)(x_nd, samples)
         return self.network(self.model.stacked_views(x_nd), samples)
 

@@ -8,34 +8,34 @@ import torch
 from torch import Tensor, nn
 
 
-def layer_outputs(
-    module: nn.Module, shape: tuple[int, int, int]
-) -> list[tuple[nn.Module, torch.Size]]:
-    """Every innermost layer with the shape of its output for one image, in the order of calls.
+def layer_outputs(module: nn.Module, example: Tensor) -> list[tuple[nn.Module, torch.Size]]:
+    """Every innermost layer with the shape of its output for one input, in the order of calls.
 
-    Empty where the module does not take such images: whoever trains it will say so.
+    Empty where the module does not take such inputs: whoever trains it will say so.
     """
-    found: list[tuple[nn.Module, torch.Size]] = []
+    outputs: list[tuple[nn.Module, torch.Size]] = []
 
-    def note(layer: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        found.append((layer, output.shape))
+    def note(layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if isinstance(output, Tensor):
+            outputs.append((layer, output.shape))
 
     leaves = [layer for layer in module.modules() if not list(layer.children())]
     hooks = [layer.register_forward_hook(note) for layer in leaves]
     first = next(module.parameters())
     try:
         with torch.no_grad():
-            module(torch.zeros(1, *shape, dtype=first.dtype, device=first.device))
+            dtype = first.dtype if example.is_floating_point() else example.dtype
+            module(example.to(first.device, dtype))
     except (RuntimeError, TypeError, ValueError):
         return []
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return outputs
 
 
 def multiply_adds(layer: nn.Module, output: torch.Size) -> int:
-    """Multiplications of a layer's weight matrix or filter for one image; 0 if it has none."""
+    """Multiplications of a layer's weight matrix or filter for one input; 0 if it has none."""
     weight = getattr(layer, "weight", None)
     if not isinstance(weight, Tensor) or weight.dim() < 2:
         return 0

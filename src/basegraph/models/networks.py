@@ -119,12 +119,15 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
 """name -> builder(shape, classes)."""
 
 
-def build(name: str, shape: Shape, classes: int, seed: int) -> nn.Module:
+def build(name: str, shape: tuple[int, ...], classes: int | None, seed: int) -> nn.Module:
     """The model of this name, its parameters drawn from `seed` and from nothing else."""
     if name.startswith(OWN):
         raise InvalidArgument("model", name, "was passed from Python: pass it again to train()")
     if name not in MODELS:
         raise unknown("model", name, MODELS)
+    if classes is None or len(shape) != 3:
+        raise InvalidArgument("model", name, "is for classes of images; pass a module to train()")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return MODELS[name](shape, classes)
+        channels, height, width = shape
+        return MODELS[name]((channels, height, width), classes)

@@ -40,8 +40,13 @@ class StackedNetwork:
         self.precision = precision
         self.steps = _steps(module)
 
+    def takes(self, samples: Tensor) -> bool:
+        """Whether the layers have stacked forms for such samples: images, or vectors of numbers."""
+        vectors = samples.dim() == 3 and all(step.form in _OF_VECTORS for step in self.steps)
+        return samples.is_floating_point() and (samples.dim() == 5 or vectors)
+
     def __call__(self, views: Parameters, samples: Tensor) -> Tensor:
-        """Outputs (n, b, o) for samples (n, b, c, h, w); views are (n, *shape) by name."""
+        """Outputs (n, b, o) for samples (n, b, c, h, w) or (n, b, f); views are (n, *shape)."""
         x_ncbhw = samples.transpose(1, 2)
         found = [x_ncbhw.bfloat16() if self.precision == "bf16" else x_ncbhw]
         for form, layer, names, arguments in self.steps:
@@ -265,6 +270,8 @@ _LAYERS: dict[type, Callable[..., Tensor]] = {
     nn.ReLU: _relu,
     nn.Identity: _same,
 }
+_OF_VECTORS = (_linear, _flatten, _relu, _same, _add)
+"""Forms that take vectors of features as well as images."""
 _FUNCTIONS: dict[Any, tuple[Callable[..., Tensor], tuple[object, ...]]] = {
     operator.add: (_add, ()),
     torch.add: (_add, ()),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +10,23 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
-from basegraph.algorithms.method import Method, where_it_stands
-from basegraph.algorithms.stability import communicates, largest_stable_damping, require_stable
-from basegraph.engines.distributed.memory import copy_of
+from basegraph.algorithms.method import Method
+from basegraph.algorithms.stability import largest_stable_damping, require_stable
+from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
+from basegraph.engines.distributed.membership.fixed import join_nodes
+from basegraph.engines.distributed.method import EITHER_ORDER, NodeMethod
 from basegraph.engines.distributed.node import Node
-from basegraph.engines.distributed.split_step import Block, SplitStep
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.optim.blocks import Options, in_blocks, parts_of
 from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
-    join_group,
     parameters_of,
     topology_for,
 )
 from basegraph.topologies.core.sequence import Topology
 
-EITHER_ORDER = ("dsgd", "dsgdm")
-"""Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
 GROUP_KEYS = (
     *("params", "param_names", "name", "gossip_step", "algorithm"),
     *("initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"),
@@ -102,8 +99,20 @@ class DecentralizedOptimizer(NodeOptimizer):
         options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         self._family = Family(algorithm)
         self._family.require_known(options)
-        join_group(group, timeout)
-        t = topology_for(topology, group)
+        node_options = NodeOptions(
+            model=model,
+            buffers=buffers,
+            broadcast=broadcast,
+            local_steps=local_steps,
+            order=order,
+            timeout=timeout,
+            wire=wire,
+            refuse_nonfinite=refuse_nonfinite,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+        )
+        membership = join_nodes(group, timeout)
+        t = topology_for(topology, membership)
         if damping == "auto":
             options["damping"] = largest_stable_damping(t, local_steps)
         options = {**self._family.defaults, **options}
@@ -130,36 +139,19 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._node = Node(
             parameters_of(self),
             t,
-            group,
-            model=model,
-            buffers=buffers,
-            broadcast=broadcast,
-            local_steps=local_steps,
-            order=order,
-            timeout=timeout,
-            wire=wire,
-            refuse_nonfinite=refuse_nonfinite,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
+            membership,
+            node_options,
         )
         settings = {
             "algorithm": self.method.name,
             "param_names": [group.get("param_names") for group in self.param_groups],
             "options": [self._family.options(group) for group in self.param_groups],
-            "local_steps": local_steps,
-            "order": order,
-            "buffers": buffers,
         }
-        self._begin_at(self._node.same_everywhere(settings))
-        x_d = self._node.x_d
-        moves_elsewhere = self.method.gradient_point is not where_it_stands
-        self._x = copy_of(x_d) if moves_elsewhere else x_d  # push-sum's x is not what is evaluated
-        self._state = self.method.state(x_d, self.gossip_step)
-        self._state = type(self._state)(*(copy_of(part) for part in self._state))
-        self._split = SplitStep(self.method)
+        self._set_step(self._node.start(settings))
+        self._steps = NodeMethod(self.method, self._node, self.gossip_step)
         self._shown: dict[tuple[int, ...], list[dict[str, Tensor]]] = {}
         self._show_state()
-        self._heed_signals()
+        self._listen_for_signals()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Groups are given to the constructor; options that do not exist are refused."""
@@ -176,7 +168,7 @@ class DecentralizedOptimizer(NodeOptimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step of the method."""
-        tell_of_data(self)
+        tell_of_data(self, self.membership)
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -189,30 +181,11 @@ class DecentralizedOptimizer(NodeOptimizer):
 
     @torch.no_grad()
     def _step(self, *, without_gradient: bool = False) -> None:
-        step, node = self.gossip_step, self._node
         self._require_own_model()
-        with node.rescued(step):
-            node.begun(resumed=step > 0)
-            buffers = node.mixed_buffers(step)
-            blocks = self._blocks(without_gradient)
-            exchange = None
-            if node.order == "combine-then-adapt":
-                drift = node.drift(step)
-                if drift is not None:
-                    node.x_d.add_(drift)
-            elif communicates(step, node.local_steps):
-                centralized = self.method.centralized
-                exchange = partial(node.average if centralized else node.mix, step=step)
-            self._follow()
-            self._state = self._split(self._x, self._state, blocks, exchange)
-        node.put_buffers(buffers)
+        step = self.gossip_step
+        self._steps.step(step, self._blocks(without_gradient))
         self._show_state()
-        if self._x is not node.x_d:
-            node.x_d.copy_(self.method.gradient_point(self._x, self._state))
-        self._begin_at(step + 1)
-        if node.order == "combine-then-adapt":
-            node.begin_early(step + 1)
-        node.keep(step + 1)
+        self._set_step(step + 1)
 
     def _blocks(self, without_gradient: bool) -> list[Block]:
         groups = [
@@ -225,10 +198,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         ]
         scale = getattr(self, "grad_scale", None)
         nothing = without_gradient or self._overflowed()
-        blocks = in_blocks(parts_of(groups, scale, overflowed=nothing))
-        if self._node.order == "combine-then-adapt":  # the decay is of x before it is combined
-            return [self._decayed(block) for block in blocks]
-        return blocks
+        return in_blocks(parts_of(groups, scale, overflowed=nothing))
 
     @property
     def gossip_step(self) -> int:
@@ -240,24 +210,9 @@ class DecentralizedOptimizer(NodeOptimizer):
         """All parameters in one vector, of which the module's are views."""
         return self._node.x_d
 
-    def _begin_at(self, step: int) -> None:
+    def _set_step(self, step: int) -> None:
         for group in self.param_groups:
             group["gossip_step"] = step
-
-    def vectors(self) -> dict[str, Tensor]:
-        """x and the method's state, by the names they have in the checkpoint of a run."""
-        named = {f"state.{name}": part for name, part in self._state._asdict().items()}
-        return {"x": self._x, **named}
-
-    @torch.no_grad()
-    def restore(self, vectors: dict[str, Tensor], step: int) -> None:
-        """Continue from what `vectors` gave after so many steps."""
-        self._node.give_up_exchange()
-        for name, mine in self.vectors().items():
-            mine.copy_(vectors[name])
-        if self._x is not self._node.x_d:
-            self._node.x_d.copy_(self.method.gradient_point(self._x, self._state))
-        self._begin_at(step)
 
     def state_dict(self) -> dict[str, Any]:
         """Learning rates, states and which gossip step comes next."""
@@ -273,30 +228,17 @@ class DecentralizedOptimizer(NodeOptimizer):
         saved = state_dict["param_groups"][0].get("algorithm", self.method.name)
         if saved != self.method.name:
             raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
-        self._node.give_up_exchange()
+        self._node.drop_exchange()
         super().load_state_dict(state_dict)
         for group in self.param_groups:  # of a state that was saved before an option existed
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
         if self.gossip_step > 0:
-            self._node.resumed()
-        for name, whole in self._flat_state().items():
+            self._node.keep_loaded_model()
+        for name, whole in self._steps.own_vectors().items():
             for p, part in self._parts(whole):
                 part.copy_(self.state[p][name].reshape(-1))
         self._show_state()
-
-    def _flat_state(self) -> dict[str, Tensor]:
-        """The vectors that `state_dict` shows by parameter."""
-        state: dict[str, Tensor] = self._state._asdict()
-        return state if self._x is self._node.x_d else {"x": self._x, **state}
-
-    def _follow(self) -> None:
-        """Where push-sum's x is not the model, take along what was done to the model from outside.
-
-        (A model that was loaded, or brought to the average.)
-        """
-        if self._x is not self._node.x_d:
-            self._x += self._node.x_d - self.method.gradient_point(self._x, self._state)
 
     def _parts(self, whole: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Each parameter with its part of a flat vector, or with all of what is not per one."""
@@ -306,15 +248,9 @@ class DecentralizedOptimizer(NodeOptimizer):
             yield p, whole[first:last] if len(whole) == len(self._node.x_d) else whole
             first = last
 
-    def _decayed(self, block: Block) -> Block:
-        if not block.decay:
-            return block
-        x = self._node.x_d[block.where]
-        return block._replace(grad=block.grad + block.decay * x, decay=0.0)
-
     def _show_state(self) -> None:
         """Let `state` and `state_dict` see the flat state, by parameter."""
-        whole = self._flat_state()
+        whole = self._steps.own_vectors()
         key = tuple(part.data_ptr() for part in whole.values())
         if key not in self._shown:  # a step may put the new state beside the old one: two at most
             views: list[dict[str, Tensor]] = [{} for _ in self._node.flat.parameters]

@@ -10,13 +10,13 @@ import torch
 from torch import nn
 from torch.distributed.algorithms.join import Joinable
 
-from basegraph.algorithms.stability import communicates
+from basegraph.engines.distributed.membership.fixed import join_nodes
 from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
-    join_group,
     parameters_of,
     topology_for,
 )
@@ -75,15 +75,7 @@ class Gossip(NodeOptimizer):
         if isinstance(optimizer, NodeOptimizer):
             name = type(optimizer).__name__
             raise InvalidArgument("optimizer", name, "exchanges with its neighbors already")
-        join_group(group, timeout)
-        Joinable.__init__(self)
-        super().__init__(parameters_of(optimizer), {})
-        self.optimizer = optimizer
-        self.defaults = optimizer.defaults
-        self._node = Node(
-            parameters_of(optimizer),
-            topology_for(topology, group),
-            group,
+        node_options = NodeOptions(
             model=model,
             buffers=buffers,
             broadcast=broadcast,
@@ -95,16 +87,24 @@ class Gossip(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        self._gossip_step = self._node.same_everywhere(
+        membership = join_nodes(group, timeout)
+        Joinable.__init__(self)
+        super().__init__(parameters_of(optimizer), {})
+        self.optimizer = optimizer
+        self.defaults = optimizer.defaults
+        self._node = Node(
+            parameters_of(optimizer),
+            topology_for(topology, membership),
+            membership,
+            node_options,
+        )
+        self._gossip_step = self._node.start(
             {
                 "optimizer": type(optimizer).__name__,
                 "param_names": [group.get("param_names") for group in optimizer.param_groups],
-                "local_steps": local_steps,
-                "order": order,
-                "buffers": buffers,
             }
         )
-        self._heed_signals()
+        self._listen_for_signals()
 
     @property
     def gossip_step(self) -> int:
@@ -125,7 +125,7 @@ class Gossip(NodeOptimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """The optimizer's step, then an exchange."""
-        tell_of_data(self)
+        tell_of_data(self, self.membership)
         return self._step(lambda: self._adapt(closure))
 
     def _step_without_data(self) -> None:
@@ -137,25 +137,25 @@ class Gossip(NodeOptimizer):
         self._require_own_model()
         self._require_same_groups()
         with self._node.rescued(step):
-            self._node.begun(resumed=step > 0)
+            self._node.check_initial_model(resumed=step > 0)
             loss = self._adapt_and_combine(adapt, step)
         self._gossip_step += 1
-        if self._node.order == "combine-then-adapt":
-            self._node.begin_early(step + 1)
-        self._node.keep(step + 1)
+        if self._node.options.overlapped:
+            self._node.prefetch(step + 1)
+        self._node.save_if_due(step + 1)
         return loss
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node = self._node
-        overlapped = node.order == "combine-then-adapt"
-        drift = node.drift(step) if overlapped else None
+        drift = node.drift(step) if node.options.overlapped else None
         loss = adapt()
-        node.hold_together()  # an optimizer may assign p.data
+        node.check_parameters()  # an optimizer may assign p.data
         buffers = node.mixed_buffers(step)  # which a closure has updated
+        exchange = None if node.options.overlapped else node.exchange(step)
         if drift is not None:
             node.x_d.add_(drift)
-        elif not overlapped and communicates(step, node.local_steps):
-            node.mix(node.x_d, node.x_d, step)
+        if exchange is not None:
+            exchange(node.x_d, node.x_d)
         node.put_buffers(buffers)
         return loss
 
@@ -194,10 +194,10 @@ class Gossip(NodeOptimizer):
         The model may be loaded before or after; a model that this node had when the optimizer was
         built is this node's again.
         """
-        self._node.give_up_exchange()
+        self._node.drop_exchange()
         if not {"optimizer", "gossip_step"} <= state_dict.keys():
             raise InvalidArgument("state_dict", sorted(state_dict), "is not a state of Gossip")
         self.optimizer.load_state_dict(state_dict["optimizer"])
         self._gossip_step = state_dict["gossip_step"]
         if self.gossip_step > 0:
-            self._node.resumed()
+            self._node.keep_loaded_model()

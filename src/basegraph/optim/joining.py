@@ -14,6 +14,7 @@ import torch
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook, _JoinConfig
 
 from basegraph.engines.distributed import collectives
+from basegraph.engines.distributed.membership.contract import Membership
 
 PHASE = "join()"
 """What nodes are said to be at while they ask."""
@@ -43,6 +44,10 @@ def joining_is_over(joinable: Joinable) -> None:
 class UnevenData(Join):
     """`Join`, in which every wait has a node's timeout, and which ends with exceptions, too."""
 
+    def __init__(self, joinable: Joinable, membership: Membership) -> None:
+        super().__init__([joinable])
+        self._membership = membership
+
     def __exit__(self, *raised: Any) -> None:
         try:
             super().__exit__(*raised)
@@ -52,15 +57,15 @@ class UnevenData(Join):
 
     def _get_num_nonjoined_procs(self) -> float:
         count = torch.zeros(1, device=self._device)
-        collectives.all_reduce(count, self._process_group, PHASE, routine=True)
+        collectives.all_reduce(count, self._membership, PHASE, routine=True)
         return count.item()
 
 
-def tell_of_data(joinable: Joinable) -> None:
+def tell_of_data(joinable: Joinable, membership: Membership) -> None:
     """Inside a join context, before a step: tell the others that this node still has data."""
     config = joinable._join_config
     if config.throw_on_early_termination:
         Join.notify_join_context(joinable)
     elif config.enable and config.is_first_joinable:
         one = torch.ones(1, device=joinable.join_device)
-        collectives.all_reduce(one, joinable.join_process_group, PHASE, routine=True)
+        collectives.all_reduce(one, membership, PHASE, routine=True)

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
-from basegraph.engines.distributed.membership import progress
-from basegraph.engines.distributed.membership.group import join, join_alone
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.node import Node
-from basegraph.engines.distributed.shutdown.exit import let_groups_go
 from basegraph.engines.distributed.traffic import Traffic
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import BasegraphError
 from basegraph.optim.joining import TakePart, UnevenData
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core.sequence import Topology
@@ -38,6 +32,11 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     def gossip_step(self) -> int:
         """Steps made so far; after a fault it goes on where the survivors stopped."""
         raise NotImplementedError
+
+    @property
+    def membership(self) -> Membership:
+        """Who the nodes are."""
+        return self._node.membership
 
     @property
     def mixer(self) -> DistributedMixer:
@@ -62,17 +61,17 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         from the others' by rounding, is broadcast. All nodes must call it.
         """
         self._require_no_join("consensus()")
-        self._node.to_the_average("consensus()", self.gossip_step)
+        self._node.average_models("consensus()", self.gossip_step)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
         """The average of all models in here, this node's own model again afterwards."""
         self._require_no_join("averaged()")
         node = self._node
-        node.hold_together()
+        node.check_parameters()
         own, outer = node.x_d.clone(), self._own
-        buffers = None if node.companions is None else node.companions.gather()
-        node.to_the_average("averaged()", self.gossip_step)
+        buffers = None if node.buffers is None else node.buffers.gather()
+        node.average_models("averaged()", self.gossip_step)
         self._own = own if outer is None else outer
         try:
             yield
@@ -94,16 +93,16 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
                 f"after the block"
             )
 
-    def _heed_signals(self) -> None:
-        """Save before this process is ended, from now on, if there is a folder for it."""
+    def _listen_for_signals(self) -> None:
+        """Save before a signal ends the process, from now on; needs a folder to save in."""
         if self._node.checkpoint is not None:
-            self._node.stop.heed(self, self._node.group)
+            self._node.stop.listen(self, self._node.membership)
 
     def stop_here(self) -> None:
         """Save the last completed step, for a process that is about to end."""
         if self._own is not None:
             self._node.x_d.copy_(self._own)
-        self._node.stop_here(self.gossip_step)
+        self._node.save_and_leave(self.gossip_step)
 
     def join(self) -> Join:
         """Train on different numbers of batches: `with optimizer.join(): for batch in data: ...`.
@@ -111,7 +110,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         A node whose data have run out goes on taking part in the others' steps, without a gradient
         of its own, until all have ended; it costs one small all-reduce per step.
         """
-        return UnevenData([self])
+        return UnevenData(self, self.membership)
 
     def join_hook(self, **options: Any) -> JoinHook:
         """What `torch.distributed.algorithms.Join` has a node do that has no data left."""
@@ -125,7 +124,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     @property
     def join_process_group(self) -> Any:
         """Of whom it is asked."""
-        return self._node.group if self._node.group is not None else dist.group.WORLD
+        return self._node.membership.group
 
     def _step_without_data(self) -> None:
         raise NotImplementedError
@@ -157,33 +156,8 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def join_group(group: Any, timeout: float) -> None:
-    """Make sure there is a process group; torchrun's environment is enough to make one.
-
-    Without torchrun (in a debugger, in a notebook) the process is a single node.
-    """
-    if not dist.is_available():
-        raise BasegraphError("this torch has no torch.distributed")
-    if not dist.is_initialized():
-        if group is not None:
-            raise InvalidArgument("group", group, "there is no process group")
-        if "WORLD_SIZE" in os.environ:
-            join(timeout=timeout)
-        else:
-            warnings.warn(
-                "not started by torchrun: this process is a single node and exchanges nothing. "
-                "For four nodes: torchrun --nproc-per-node 4 script.py",
-                stacklevel=3,
-            )
-            join_alone(timeout)
-        atexit.register(progress.leave)
-    let_groups_go()
-
-
-def topology_for(topology: str | Topology, group: Any) -> Topology:
-    """The topology of the group's nodes."""
-    if dist.get_rank(group) < 0:
-        raise InvalidArgument("group", group, "does not have this process among its ranks")
+def topology_for(topology: str | Topology, membership: Membership) -> Topology:
+    """The topology of the nodes."""
     if isinstance(topology, Topology):
         return topology
-    return build_topology(topology, dist.get_world_size(group))
+    return build_topology(topology, membership.n)

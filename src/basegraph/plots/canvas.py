@@ -22,7 +22,7 @@ STYLE = {
     "svg.hashsalt": "basegraph",
     "svg.fonttype": "none",
 }
-COLOURS = ("#0b6e99", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#8d99ae", "#33312e", "#e07a5f")
+COLORS = ("#0b6e99", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#8d99ae", "#33312e", "#e07a5f")
 
 
 def panels(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:

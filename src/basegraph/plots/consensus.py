@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from basegraph.errors import InvalidArgument
-from basegraph.plots.canvas import COLOURS, panels, save
+from basegraph.plots.canvas import COLORS, panels, save
 from basegraph.topologies.analysis.gossip import FLOOR
 from basegraph.topologies.core.round import FloatArray
 
@@ -24,14 +24,23 @@ LOWEST = 1e-32
 
 
 def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = "") -> None:
-    """Draw rows of {n, topology, degree, seed, step, error}, the columns of the CSV.
+    """Draw the consensus error against the round, a panel for every number of nodes.
 
     Several seeds become a median and a band from the smallest to the largest. A curve that drops
     to rounding at once, as exact consensus does, ends with a marker at that round.
+
+    Args:
+        rows: {n, topology, degree, seed, step, error}, the columns of the CSV.
+        paths: Files to write, in the formats of their suffixes.
+        note: A line below the panels.
+
+    Raises:
+        InvalidArgument: There are too many numbers of nodes.
+
     """
     sizes = list(dict.fromkeys(row["n"] for row in rows))
     if len(sizes) > MOST_PANELS:
-        raise InvalidArgument("--nodes", len(sizes), f"at most {MOST_PANELS} panels can be drawn")
+        raise InvalidArgument("n", len(sizes), f"at most {MOST_PANELS} panels can be drawn")
     specs = list(dict.fromkeys(row["topology"] for row in rows))
     columns = min(3, len(sizes))
     width, height = (6.4, 4.4) if len(sizes) == 1 else (4.2, 3.2)
@@ -71,15 +80,15 @@ def _look(index: int) -> tuple[str, str, float]:
     """Color, line style and width: earlier curves are thicker, so that one that coincides with a
     later one still shows; where colors begin to repeat, lines are dashed.
     """
-    color = index % len(COLOURS)
-    style = "-" if index < len(COLOURS) else "--"
-    return COLOURS[color], style, max(1.2, 3.2 - 0.35 * color)
+    color = index % len(COLORS)
+    style = "-" if index < len(COLORS) else "--"
+    return COLORS[color], style, max(1.2, 3.2 - 0.35 * color)
 
 
 def _degrees(rows: list[dict[str, Any]], spec: str, sizes: list[int]) -> str:
     """The degree for every n, once if it is always the same; – where there is no curve."""
-    found = {row["n"]: str(row["degree"]) for row in rows if row["topology"] == spec}
-    each = [found.get(n, "–") for n in sizes]
+    degrees = {row["n"]: str(row["degree"]) for row in rows if row["topology"] == spec}
+    each = [degrees.get(n, "–") for n in sizes]
     return each[0] if len(set(each)) == 1 else ", ".join(each)
 
 

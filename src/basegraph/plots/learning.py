@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from basegraph.plots.canvas import COLOURS, panels, save
+from basegraph.plots.canvas import COLORS, panels, save
 
 STYLES = ("-", "--", ":")
 SAME_CURVE = {"seed", "topology", "algorithm", "device", "threads", "data_dir", "capture",
@@ -22,28 +22,36 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
     """
     names = sorted({name for config in configs for name in config} - SAME_CURVE)
     varied = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
-    found = []
+    shown = []
     for config in configs:
         central = config["algorithm"] == "allreduce-sgd"
         head = "all-reduce" if central else f"{config['topology']}, {config['algorithm']}"
-        found.append(", ".join([head, *[f"{name}={config.get(name)}" for name in varied]]))
-    return found
+        shown.append(", ".join([head, *[f"{name}={config.get(name)}" for name in varied]]))
+    return shown
 
 
 def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
-    """Draw runs {config, rows}; several seeds become a mean and a band of one deviation."""
+    """Draw test accuracy against epochs and against bytes.
+
+    Several seeds become a mean and a band of one standard deviation.
+
+    Args:
+        runs: {config, rows} of every run: its configuration and the rows of its metrics.jsonl.
+        paths: Files to write, in the formats of their suffixes.
+
+    """
     groups: dict[str, list[list[dict[str, Any]]]] = defaultdict(list)
     for name, run in zip(labels([run["config"] for run in runs]), runs, strict=True):
         groups[name].append(run["rows"])
     figure, axes = panels(1, 2, width=4.6, height=3.4)
     for index, (name, members) in enumerate(groups.items()):
         length = min(len(rows) for rows in members)
-        color = COLOURS[index % len(COLOURS)]
+        color = COLORS[index % len(COLORS)]
         accuracy = np.array([[r["test_accuracy"] for r in rows[:length]] for rows in members]) * 100
         mean, spread = accuracy.mean(axis=0), accuracy.std(axis=0)
         for axis, column, unit in zip(axes, ("epoch", "bytes_per_node"), (1, 1e6), strict=True):
             x = np.mean([[r[column] / unit for r in rows[:length]] for rows in members], axis=0)
-            style = STYLES[index // len(COLOURS) % len(STYLES)]
+            style = STYLES[index // len(COLORS) % len(STYLES)]
             axis.plot(x, mean, color=color, linestyle=style, label=name)
             if len(members) > 1:
                 axis.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.15)

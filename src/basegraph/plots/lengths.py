@@ -6,14 +6,21 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from basegraph.plots.canvas import COLOURS, panels, save
+from basegraph.plots.canvas import COLORS, panels, save
 
 MARKERS = (("o", 5.0), (".", 3.0), ("s", 6.5), ("+", 4.0), ("D", 8.0))
 """(shape, size): equal lengths of different topologies stay visible on top of each other."""
 
 
 def draw_lengths(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
-    """Draw rows of {k, n, a length per name, theorem_1, lower_bound}."""
+    """Draw the number of rounds until exact consensus against n, a panel for every k.
+
+    Args:
+        rows: {k, n, a length per name, theorem_1, lower_bound}, the columns of the CSV.
+        names: The topologies to draw.
+        path: The file to write, in the format of its suffix.
+
+    """
     degrees = sorted({row["k"] for row in rows})
     columns = min(3, len(degrees))
     figure, axes = panels(ceil(len(degrees) / columns), columns, width=3.6, height=2.7)
@@ -31,7 +38,7 @@ def draw_lengths(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
             marker="_" if len(chosen) == 1 else None,
             label="Theorem 1's bound",
         )
-        for name, color, (marker, size) in zip(names, COLOURS, MARKERS, strict=False):
+        for name, color, (marker, size) in zip(names, COLORS, MARKERS, strict=False):
             lengths = [row[name] if row[name] is not None else float("nan") for row in chosen]
             axis.plot(sizes, lengths, marker, markersize=size, mfc="none", color=color, label=name)
         axis.plot(

@@ -16,10 +16,11 @@ from basegraph.topologies.core.sequence import Topology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MOST_NODES = 128
 MOST_ROUNDS = 64
-LABELLED = 16
+LABELED = 16
 """Up to this many edges in a round each carries its weight; beyond, the panel's title does."""
 CLUTTERED = 4
 """More edges than this that all have one weight do not repeat it: the title says it once."""
@@ -37,7 +38,7 @@ CLEAR = 0.3
 Point = tuple[float, float]
 
 # The colors of the paper's pseudo-code, darkened where a thin line would not show.
-COLOURS = {
+COLORS = {
     Origin.UNSPECIFIED: "#33312e",
     Origin.HYPER_HYPERCUBE: "#33312e",
     Origin.LINE_11: "#ee8fa6",
@@ -54,13 +55,31 @@ COLOURS = {
 
 
 def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
-    """One panel per round; edge colors by origin, weights on the edges, arrows if directed."""
+    """Draw a topology's rounds, one panel each: nodes on a circle, edges colored by origin.
+
+    Args:
+        topology: What to draw.
+        path: The file to write, in the format of its suffix.
+        steps: How many rounds, from step 0.
+
+    Raises:
+        InvalidArgument: There are too many nodes or rounds to be seen.
+
+    """
+    save(rounds_figure(topology, steps=steps), path)
+
+
+def rounds_figure(topology: Topology, *, steps: int) -> Figure:
+    """The figure of a topology's rounds, one panel each; arguments as for `draw_rounds`.
+
+    Weights stand on the edges where there is room; directed edges are arrows.
+    """
     if topology.n > MOST_NODES:
         raise InvalidArgument("n", topology.n, f"at most {MOST_NODES} nodes can be drawn")
     if steps > MOST_ROUNDS:
         raise InvalidArgument("steps", steps, f"at most {MOST_ROUNDS} rounds can be drawn")
     rounds = [topology.round(step) for step in range(steps)]
-    labeled = [r for r in rounds if _is_labelled(r, topology.symmetric)]
+    labeled = [r for r in rounds if _is_labeled(r, topology.symmetric)]
     labels = max((_edges(r, topology.symmetric) for r in labeled), default=0)
     size = max(2.5, topology.n * SPACING / pi + 0.7, 1.5 + labels * CROWDING)
     columns = min(steps, max(1, int(WIDEST / size)))
@@ -73,7 +92,7 @@ def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
             axis.set_title(_title(step, rounds[step], topology.symmetric), fontsize=9)
     seen = sorted({int(origin) for r in rounds for origin in r.origins})
     handles = [
-        Line2D([], [], color=COLOURS[Origin(o)], linewidth=2.5, label=Origin(o).label)
+        Line2D([], [], color=COLORS[Origin(o)], linewidth=2.5, label=Origin(o).label)
         for o in seen
         if Origin(o).label
     ]
@@ -82,7 +101,7 @@ def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
             handles=handles, loc="outside lower center", ncols=min(len(handles), 5), frameon=False
         )
     figure.suptitle(f"{topology.spec}, n = {topology.n}", fontsize=10)
-    save(figure, path)
+    return figure
 
 
 def _draw_round(axis: Axes, r: Round, symmetric: bool, order: list[int]) -> None:
@@ -107,7 +126,7 @@ def _draw_round(axis: Axes, r: Round, symmetric: bool, order: list[int]) -> None
         bend = _bend(order[i], order[j], r.n)
         arrow = {
             "arrowstyle": "-" if symmetric else "-|>",
-            "color": COLOURS[Origin(origin)],
+            "color": COLORS[Origin(origin)],
             "linewidth": 2,
             "shrinkA": 6.5,
             "shrinkB": 6.5,
@@ -116,7 +135,7 @@ def _draw_round(axis: Axes, r: Round, symmetric: bool, order: list[int]) -> None
         axis.annotate("", places[i], places[j], arrowprops=arrow)
         curves.append(_Curve(places[j], places[i], bend))
         texts.append(f"{numerator}/{denominator}")
-    if _is_labelled(r, symmetric):
+    if _is_labeled(r, symmetric):
         for spot, text in zip(_spots(curves, places), texts, strict=True):
             axis.annotate(
                 text,
@@ -185,8 +204,8 @@ def _spots(curves: list[_Curve], nodes: list[Point]) -> list[Point]:
     return taken
 
 
-def _is_labelled(r: Round, symmetric: bool) -> bool:
-    return _edges(r, symmetric) <= (LABELLED if len(_weights(r)) > 1 else CLUTTERED)
+def _is_labeled(r: Round, symmetric: bool) -> bool:
+    return _edges(r, symmetric) <= (LABELED if len(_weights(r)) > 1 else CLUTTERED)
 
 
 def _edges(r: Round, symmetric: bool) -> int:
@@ -199,7 +218,7 @@ def _weights(r: Round) -> list[tuple[int, int]]:
 
 def _title(step: int, r: Round, symmetric: bool) -> str:
     weights = _weights(r)
-    if _is_labelled(r, symmetric):
+    if _is_labeled(r, symmetric):
         return f"round {step}"
     shown = ", ".join(f"{a}/{b}" for a, b in weights[:4]) + (", …" if len(weights) > 4 else "")
     return f"round {step}: {'all weights' if len(weights) == 1 else 'weights'} {shown}"

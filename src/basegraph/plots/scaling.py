@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.ticker import FuncFormatter
 
-from basegraph.plots.canvas import COLOURS, panels, save
+from basegraph.plots.canvas import COLORS, panels, save
 
 PANELS = (
     ("bytes_per_step", 1e-6, "MB a node sends per step"),
@@ -19,9 +19,15 @@ STYLES = ("-", "--", ":", "-.")
 
 
 def draw_scaling(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
-    """Draw rows of {topology, n, and what the panels show}.
+    """Draw bytes and seconds per step, and seconds to the exact average, against n.
 
     What has a value at some numbers of nodes only is drawn as points: nothing lies in between.
+
+    Args:
+        rows: {topology, n, and the keys of `PANELS`}, as `experiments.scaling.rows` gives them.
+        names: The topologies to draw, in this order.
+        path: The file to write, in the format of its suffix.
+
     """
     figure, axes = panels(1, len(PANELS), width=3.8, height=3.4)
     for axis, (key, unit, label) in zip(axes, PANELS, strict=True):
@@ -33,7 +39,7 @@ def draw_scaling(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
                 [r["n"] for r in shown],
                 [r[key] * unit for r in shown],
                 linestyle="" if len(shown) < len(own) else STYLES[place % len(STYLES)],
-                color=COLOURS[place % len(COLOURS)],
+                color=COLORS[place % len(COLORS)],
                 marker="o" if points else None,
                 markersize=3,
                 linewidth=1.4,

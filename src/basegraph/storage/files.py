@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.errors import InvalidArgument, RuntimeFailure
 
 TEMPORARY = ".basegraph-"
 """What the name of a file begins with that is being written and has not its own name yet."""
@@ -18,10 +18,12 @@ LONGEST_NAME = 230
 """Of a file: the temporary one beside it is a little longer, and 255 is the limit of most disks."""
 
 
-class CannotWrite(BasegraphError, OSError):
+class CannotWrite(RuntimeFailure, OSError):
     """A file could not be written: the disk is full, say. What was there before is intact."""
 
-    exit_code = 1
+
+class AlreadyExists(InvalidArgument):
+    """A file would be overwritten, which has to be asked for (`force`)."""
 
 
 @contextmanager
@@ -37,7 +39,22 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force: bool) -> Path:
-    """The path, refused unless a file can be written there; overwriting one needs `force`."""
+    """Check, before the work starts, that a file can be written.
+
+    Args:
+        argument: What the caller calls the path; refusals name it.
+        path: Where the file shall be.
+        suffixes: Endings of its name, one of which it must have; none: any.
+        force: Whether an existing file may be overwritten.
+
+    Returns:
+        The path.
+
+    Raises:
+        AlreadyExists: There is a file of this name, and `force` is not set.
+        InvalidArgument: The path is not one that can be written.
+
+    """
     if suffixes and path.suffix.lower() not in suffixes:
         raise InvalidArgument(argument, str(path), f"must end in {' or '.join(suffixes)}")
     folder = path.parent
@@ -48,7 +65,7 @@ def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force
     if path.is_dir():
         raise InvalidArgument(argument, str(path), "is a folder")
     if path.exists() and not force:
-        raise InvalidArgument(argument, str(path), "exists already; --force overwrites it")
+        raise AlreadyExists(argument, str(path), "exists already")
     try:
         with tempfile.NamedTemporaryFile(prefix=_prefix(path), suffix=path.suffix, dir=folder):
             pass
@@ -60,9 +77,19 @@ def writable(argument: str, path: Path, *, suffixes: tuple[str, ...] = (), force
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place once it is whole and on disk.
+    """Write a file atomically: a temporary path that takes the place of `path` after the block.
 
     If the block raises, `path` is as it was and the temporary file is gone.
+
+    Args:
+        path: The file to write or replace.
+
+    Yields:
+        The temporary path, in the same folder, to be written by the block.
+
+    Raises:
+        CannotWrite: The file cannot be written: the disk is full, say.
+
     """
     with writing(path):
         handle, name = tempfile.mkstemp(path.suffix, _prefix(path), path.parent)

@@ -7,15 +7,28 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 import numpy as np
 
+_ARGV: ContextVar[list[str] | None] = ContextVar("argv", default=None)
+"""The words of the command line that is run inside of another program."""
+
 
 def provenance(data: str) -> dict[str, str]:
-    """Command, versions, commit (where the source is a checkout), machine and data.
+    """What a result came from: command, versions, commit, machine and data.
 
-    torch and the GPU are named where this process has loaded torch: much here does without.
+    torch and the GPU are named only where this process has loaded torch.
+
+    Args:
+        data: A description of the data.
+
+    Returns:
+        What to write beside the result, as text by name.
+
     """
     from basegraph import __version__
 
@@ -31,8 +44,26 @@ def provenance(data: str) -> dict[str, str]:
     }
 
 
+@contextmanager
+def recorded_command(argv: list[str] | None) -> Iterator[None]:
+    """Record `basegraph ARGV` as the command of what is done in this block.
+
+    Args:
+        argv: The words after `basegraph`; None records `sys.argv`, as outside of any block.
+
+    """
+    token = _ARGV.set(argv)
+    try:
+        yield
+    finally:
+        _ARGV.reset(token)
+
+
 def _command() -> str:
     """The command line, or the script that has called the library."""
+    argv = _ARGV.get()
+    if argv is not None:
+        return shlex.join(["basegraph", *argv])
     script = Path(sys.argv[0])
     ours = script.stem == "basegraph" or script.parent.name == "basegraph"
     return shlex.join([*(["basegraph"] if ours else ["python", script.name]), *sys.argv[1:]])
@@ -42,10 +73,10 @@ def _torch() -> dict[str, str]:
     torch = sys.modules.get("torch")
     if torch is None:
         return {}
-    found = {"torch": str(torch.__version__)}
+    versions = {"torch": str(torch.__version__)}
     if torch.cuda.is_available():
-        found["gpu"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
-    return found
+        versions["gpu"] = f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
+    return versions
 
 
 def _commit() -> str:

@@ -5,13 +5,11 @@ To add a topology, write its builder in a file of its own and add one line to `_
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Any
 
-from basegraph.errors import InvalidArgument, unknown
-from basegraph.specs import refuse_twice, split_spec, value_of
+from basegraph.errors import InvalidArgument
+from basegraph.specs import Entry, catalog, parse, refuse_twice
 from basegraph.topologies.baselines.equitopo import (
     d_equistatic,
     one_peer_d_equidyn,
@@ -24,7 +22,7 @@ from basegraph.topologies.baselines.exponential import (
     one_peer_hypercube,
 )
 from basegraph.topologies.baselines.static import complete, ring, torus
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.core.sequence import Sequence, Topology
 from basegraph.topologies.paper.base import base
 from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube
 from basegraph.topologies.paper.simple_base import simple_base
@@ -32,37 +30,6 @@ from basegraph.topologies.short.euclid import euclid
 from basegraph.topologies.short.short import block_merge, block_mix, short
 from basegraph.topologies.steady.steady import steady
 from basegraph.topologies.transform.stay_home import stay_home
-
-
-@dataclass(frozen=True)
-class Builder:
-    """A catalogue entry: call it with n and the topology's options."""
-
-    name: str
-    build: Callable[..., Topology]
-
-    @property
-    def description(self) -> str:
-        """What it is, in one line: the first of the builder's docstring."""
-        return (inspect.getdoc(self.build) or "").partition("\n")[0]
-
-    @property
-    def options(self) -> Mapping[str, object]:
-        """The options it takes besides n, with their defaults."""
-        parameters = inspect.signature(self.build).parameters.values()
-        return {
-            p.name: p.default
-            for p in parameters
-            if p.name != "n" and p.kind is not inspect.Parameter.KEYWORD_ONLY
-        }
-
-    def __call__(self, n: int, **options: object) -> Topology:
-        """Build it, after refusing options that it does not have."""
-        for option in options:
-            if option not in self.options:
-                raise unknown(f"option of {self.name}", option, self.options)
-        return self.build(n, **options)
-
 
 _BUILDERS: dict[str, Callable[..., Topology]] = {
     "base": base,
@@ -84,30 +51,42 @@ _BUILDERS: dict[str, Callable[..., Topology]] = {
     "one-peer-d-equidyn": one_peer_d_equidyn,
     "one-peer-u-equidyn": one_peer_u_equidyn,
 }
-TOPOLOGIES: Mapping[str, Builder] = MappingProxyType(
-    {name: Builder(name, build) for name, build in _BUILDERS.items()}
-)
-"""name -> builder."""
+TOPOLOGIES: Mapping[str, Entry[Topology]] = catalog(_BUILDERS, arguments=("n",))
+"""name -> builder: call it with n and the topology's options."""
+COMMON = ("home",)
+"""Options that all topologies have: see `topology`."""
 
 
-def topology(spec: str, n: int, **options: object) -> Topology:
+def topology(spec: str, n: int, **options: object) -> Sequence | Any:
     """The topology that a spec names, on n nodes.
 
-    A spec is a catalogue name, with options behind a colon if wanted:
+    A spec is a catalogue name, with options behind a colon if wanted. Topologies that pair nodes
+    also have the option `home`, which is `stay_home`.
 
-    >>> topology("base:k=2", n=25)
-    <base:k=2, 25 nodes, 6 rounds, degree 2>
-    >>> topology("base", n=25, k=2)
-    <base:k=2, 25 nodes, 6 rounds, degree 2>
+    Args:
+        spec: `name` or `name:option=value,...`.
+        n: Number of nodes.
+        **options: Options of the topology, where the spec does not give them.
 
-    Topologies that pair nodes also have the option `home`, which is `stay_home`:
+    Returns:
+        A `Sequence`, or a `Topology` without a period where the name is that of a random one:
+        `| Any` lets type checkers accept both.
 
-    >>> topology("base:home=true", n=25)
-    <base:k=1,home=true, 25 nodes, 9 rounds, degree 1>
-    >>> topology("bas", n=25)
-    Traceback (most recent call last):
-        ...
-    basegraph.errors.InvalidArgument: topology='bas': did you mean 'base'? Known: base, ...
+    Raises:
+        InvalidArgument: If there is no such topology or option, or a value is not accepted.
+
+    Example:
+        >>> topology("base:k=2", n=25)
+        <base:k=2, 25 nodes, 6 rounds, degree 2>
+        >>> topology("base", n=25, k=2)
+        <base:k=2, 25 nodes, 6 rounds, degree 2>
+        >>> topology("base:home=true", n=25)
+        <base:k=1,home=true, 25 nodes, 9 rounds, degree 1>
+        >>> topology("bas", n=25)
+        Traceback (most recent call last):
+            ...
+        basegraph.errors.InvalidArgument: topology='bas': did you mean 'base'? Known: base, ...
+
     """
     name, written = parse_spec(spec)
     refuse_twice(spec, written, options)
@@ -120,20 +99,36 @@ def topology(spec: str, n: int, **options: object) -> Topology:
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, object]]:
-    """A spec as (catalogue name, options).
+    """A spec as (catalogue name, options); unknown names and options are refused.
 
-    >>> parse_spec("base:k=2,redundant=false")
-    ('base', {'k': 2, 'redundant': False})
+    Args:
+        spec: `name` or `name:option=value,...`.
+
+    Raises:
+        InvalidArgument: If the name or an option is not known, or the options are malformed.
+
+    Example:
+        >>> parse_spec("base:k=2,redundant=false")
+        ('base', {'k': 2, 'redundant': False})
+
     """
-    name, written = split_spec("topology", spec, TOPOLOGIES)
-    return name, {option: value_of(text) for option, text in written.items()}
+    return parse("topology", spec, TOPOLOGIES, common=COMMON)
 
 
 def parse_specs(argument: str, text: str) -> list[str]:
     """Several specs, separated by commas; an option after a comma belongs to the spec before it.
 
-    >>> parse_specs("--topologies", "base:k=1,ring,u-equistatic:degree=2,seed=3")
-    ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
+    Args:
+        argument: What the caller calls the text; refusals name it.
+        text: The specs.
+
+    Raises:
+        InvalidArgument: If there is no spec, or one is malformed or not known.
+
+    Example:
+        >>> parse_specs("--topologies", "base:k=1,ring,u-equistatic:degree=2,seed=3")
+        ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
+
     """
     specs: list[str] = []
     for item in text.split(","):

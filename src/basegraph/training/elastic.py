@@ -11,22 +11,22 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.engines import checkpoint
-from basegraph.engines.checkpoint import CheckpointError
+from basegraph.engines.checkpoint import Checkpoint, CheckpointError
 from basegraph.engines.device import pick_device
 from basegraph.engines.distributed.collectives import broadcast
 from basegraph.engines.distributed.engine import PARENT_ENDED, DistributedEngine
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.membership.group import join
 from basegraph.engines.distributed.membership.handshake import require_alike, texts_of_all, together
 from basegraph.engines.distributed.membership.progress import seconds
@@ -34,17 +34,18 @@ from basegraph.engines.distributed.membership.torchrun import job, restarts
 from basegraph.engines.distributed.recovery import survivors
 from basegraph.engines.distributed.recovery.node_files import NodeFiles
 from basegraph.engines.distributed.recovery.survivors import Restart
-from basegraph.engines.distributed.shutdown.deadline import told_in_time
-from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
+from basegraph.engines.vectors import from_names
+from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.folder import RunFolder, open_run
-from basegraph.training.loop import Diverged, Interrupted, Loop, Rows, Run, Watcher
-from basegraph.training.problem import Replica
+from basegraph.training.loop import Loop
+from basegraph.training.metrics import Metrics
+from basegraph.training.problem import Problem
+from basegraph.training.run import Diverged, Run
 from basegraph.training.threads import choose_threads, using_threads
-
-OWN = ("data_dir", "device", "threads", "capture", "compile")
-"""Fields in which nodes may differ."""
+from basegraph.training.watcher import Watcher
 
 SURVIVOR: checkpoint.Schema = {
     "steps_per_epoch": checkpoint.integer(1),
@@ -62,7 +63,7 @@ def world_size() -> int:
     """How many processes torchrun has started; refused where it has not."""
     if "WORLD_SIZE" not in os.environ or "RANK" not in os.environ:
         raise InvalidArgument(
-            "--engine",
+            "engine",
             "distributed",
             "start it with torchrun, for example torchrun --nproc-per-node 5 -m basegraph train",
         )
@@ -76,157 +77,128 @@ def train_distributed(
     resume: bool = False,
     watcher: Watcher | None = None,
     timeout: float = 300.0,
-) -> Rows:
-    """Run or resume a run as one of its nodes; node 0 returns the rows of metrics.jsonl."""
+) -> list[Metrics]:
+    """Train one node of a run in this process, or continue a run; torchrun starts all nodes.
+
+    Args:
+        config: Everything that determines the run.
+        out: The folder of the run, which node 0 writes.
+        resume: Continue the run in the folder.
+        watcher: What node 0 calls at the start, after a step and after an evaluation.
+        timeout: Seconds after which a node that does not answer counts as lost.
+
+    Returns:
+        The rows of metrics.jsonl.
+
+    Raises:
+        PeerLost: If a node was lost; this one has saved its model.
+
+    """
     n = world_size()
     config = replace(config, nodes=n)
     device = _device(config)
-    seconds(timeout, "--timeout")
+    seconds(timeout, "timeout")
     backend = "nccl" if device.type == "cuda" else "gloo"
     join(backend, timeout)
-    node = dist.get_rank()
-    held = ExitStack()  # node 0's lock on the folder
+    membership = FixedMembership(timeout=timeout, device=device)
+    node = membership.node
+    stack = ExitStack()  # node 0's lock on the folder
 
-    def prepare() -> tuple[Dataset, Replica, RunFolder]:
+    def prepare() -> tuple[Dataset, Problem, RunFolder]:
         if node == 0:
-            folder = held.enter_context(open_run(out, resume=resume))
+            folder = stack.enter_context(open_run(out, resume=resume))
         else:
-            folder = FolderElsewhere(out, resume=resume)
+            folder = RunFolder(out, resume=False, writes=False)
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
         module = build(config.model, dataset.shape, dataset.classes, config.seed)
-        return dataset, Replica(config, dataset, module), folder
+        return dataset, Problem(config, dataset, module), folder
 
     try:
-        same = {name: value for name, value in asdict(config).items() if name not in OWN}
-        require_alike(same, None, device)
-        dataset, replica, folder = together(prepare, None, device)
-        require_alike({"data or model": replica.fingerprint}, None, device)
-        engine = DistributedEngine(dataset, replica, device, timeout)
-        threads = choose_threads(config, replica.model, dataset, device, 1)
-        told_by = (watcher if node == 0 else None) or Watcher()
-        run = ElasticRun(folder, engine, told_by, 0, threads.evaluations)
-        run.begin(dataset)
-        with using_threads(threads.steps), told_in_time() as asked:
+        require_alike(config.same_on_all_nodes(), membership)
+        dataset, problem, folder = together(prepare, membership)
+        require_alike({"data or model": problem.fingerprint}, membership)
+        engine = DistributedEngine(dataset, problem, membership)
+        threads = choose_threads(config, problem.model, dataset, device, 1)
+        calls = (watcher if node == 0 else None) or Watcher()
+        run = ElasticRun(problem, engine, folder, calls, threads.evaluations)
+        run.begin_or_restart(dataset)
+        with using_threads(threads.steps), logged_signals_with_deadline() as log:
             try:
-                (found,) = Loop(engine, [run]).run(asked.told)
+                (result,) = Loop(engine, [run]).run(log.received)
             except PeerLost as error:
                 raise run.rescued(error) from None
             except Interrupted as error:
-                if error.exit_code == 128 + PARENT_ENDED:
+                if error.signal == PARENT_ENDED:
                     error.args = (f"torchrun has ended: {error}",)
                 raise
-        if isinstance(found, Diverged):
-            found.quiet = node != 0
-            raise found
-        return found
+        if isinstance(result, Diverged):
+            raise result
+        return result
     except BasegraphError as error:
-        error.quiet = error.quiet or (node != 0 and not isinstance(error, PeerLost))
+        if not isinstance(error, PeerLost):
+            error.reported_by = 0
         raise
     finally:
-        held.close()
+        stack.close()
         dist.destroy_process_group()
-
-
-class FolderElsewhere(RunFolder):
-    """The run's folder as nodes other than 0 have it: nothing is written."""
-
-    def _check(self) -> None:
-        """Node 0 does it."""
-
-    def clear_leftovers(self) -> None:
-        """Node 0 does it."""
-
-    def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
-        """Node 0 does it."""
-
-    def load(self) -> None:
-        """Node 0 has it."""
-
-    def last_good(self) -> str:
-        """Node 0 looks."""
-        return "known to node 0"
-
-    def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-        """Node 0 does it."""
-
-    def rows(self) -> Rows:
-        """Node 0 has them."""
-        return []
-
-    def keep(self, rows: Rows) -> None:
-        """Node 0 does it."""
-
-    def append(self, row: dict[str, Any]) -> None:
-        """Node 0 does it."""
-
-    def restart(self, config: RunConfig, what: dict[str, Any]) -> None:
-        """Node 0 does it."""
-
-    def belongs_to(self, job: str) -> None:
-        """Node 0 does it."""
 
 
 class ElasticRun(Run):
     """A run of which this process is a node."""
 
-    engine: DistributedEngine
-    files: NodeFiles
+    def __init__(
+        self,
+        problem: Problem,
+        engine: DistributedEngine,
+        folder: RunFolder,
+        watcher: Watcher,
+        evaluation_threads: int,
+    ) -> None:
+        super().__init__(problem, engine, folder, watcher, evaluation_threads)
+        self.engine = engine
+        self.files = NodeFiles(folder.nodes, engine.membership)
 
-    def begin(self, dataset: Dataset) -> None:
+    def begin_or_restart(self, dataset: Dataset) -> None:
         """Start the folder, continue from its checkpoint, or begin again after a fault."""
         engine, folder = self.engine, self.folder
-        self.files = NodeFiles(folder.nodes, None, engine.device)
-        saved = together(self._read, None, engine.device)
+        saved = together(self.load, engine.membership)
         resumes = folder.resume or restarts() > 0
-        told = self._told_by_node_0({"resumes": resumes, "facts": saved[1] if saved else {}})
-        facts = told["facts"]
-        again = self._survivors(facts) if told["resumes"] else None
+        agreed = self._from_node_0({"resumes": resumes, "facts": saved.facts if saved else {}})
+        facts = agreed["facts"]
+        saved = saved or Checkpoint({}, facts)
+        again = self._survivors(facts) if agreed["resumes"] else None
         if again is None and facts and facts["config"]["nodes"] != engine.n:
             self._refuse_ended(facts)
-            again = self._average_of(saved[0] if saved else {}, facts)
+            again = self._average_of(saved)
         if again is not None:
             self._begin_again(again, dataset)
         elif facts:
-            self._continue(saved[0] if saved else {}, facts)
+            self._continue(saved)
         else:
-            self._at_node_0(lambda: folder.start(self.config, dataset, engine.facts()))
+            self._at_node_0(lambda: folder.start(self.config, dataset, self.facts()))
         self._at_node_0(lambda: folder.belongs_to(job()))
         self.files.begin()  # the run's checkpoint holds all that was in the nodes' files
-        self.watcher.started(engine.facts())
+        self.watcher.started(self.facts())
 
     def rescued(self, error: PeerLost) -> PeerLost:
         """Save this node's model after the last completed step, and say where."""
-        engine = self.engine
-        facts = {
-            "steps_per_epoch": engine.steps_per_epoch,
-            "loss_sum": self.loss_sum,
-            "loss_count": self.loss_count,
-            "seconds": self.seconds,
-            "bytes": self.bytes_sent,
-            "config": self.config.computes(),
-            "fingerprint": self.fingerprint,
-        }
-        said = self.files.rescue(engine.x_d, engine.step, facts)
-        return PeerLost(f"{error}; {said}, --resume continues", error.node)
-
-    def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        self.folder.clear_leftovers()
-        return self._load()
+        outcome = self.files.rescue(self.engine.x_d, self.engine.step, self.progress())
+        return PeerLost(f"{error}; {outcome}: resume the run to continue", error.node)
 
     def has_row(self, epoch: int) -> bool:
         """Whether node 0 has evaluated this epoch."""
-        return bool(self._told_by_node_0({"there": super().has_row(epoch)})["there"])
+        return bool(self._from_node_0({"has_row": super().has_row(epoch)})["has_row"])
 
     def _at_node_0(self, write: Callable[[], None]) -> None:
         """Write to the folder (elsewhere that does nothing), and all stop if it cannot be done."""
-        together(write, None, self.engine.device)
+        together(write, self.engine.membership)
 
     def _survivors(self, facts: dict[str, Any]) -> Restart | None:
         """Where the survivors are, except those that the checkpoint has overtaken since."""
         reached = _epochs(facts) if facts else Fraction(0)
 
         def left_out(one: dict[str, Any]) -> str:
-            if one["fingerprint"] != self.fingerprint:
+            if one["fingerprint"] != self.problem.fingerprint:
                 raise CheckpointError("was run on other data or models")
             if _epochs(one) > (last := self.config.epochs):
                 most = last * one["steps_per_epoch"]
@@ -238,43 +210,47 @@ class ElasticRun(Run):
             return f"epoch {float(_epochs(one)):.2f} is behind the checkpoint's" if behind else ""
 
         return survivors.restart(
-            self.folder.nodes, self.engine.x_d, None, schema=SURVIVOR, left_out=left_out
+            self.folder.nodes,
+            self.engine.x_d,
+            self.engine.membership,
+            schema=SURVIVOR,
+            left_out=left_out,
         )
 
     def _refuse_ended(self, facts: dict[str, Any]) -> None:
-        """Leave a run alone that has ended with another number of nodes."""
+        """Refuse to change a run that has ended with another number of nodes."""
         if facts["step"] >= facts["config"]["epochs"] * facts["steps_per_epoch"]:
             raise InvalidArgument(
-                "--out",
+                "out",
                 str(self.folder.path),
                 f"holds a run that has ended, with {facts['config']['nodes']} nodes",
             )
 
-    def _told_by_node_0(self, facts: dict[str, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(
-            texts_of_all(json.dumps(facts), None, self.engine.device)[0]
-        )
-        return told
+    def _from_node_0(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """What node 0 has passed to this call, at every node."""
+        texts = texts_of_all(json.dumps(facts), self.engine.membership)
+        whole: dict[str, Any] = json.loads(texts[0])
+        return whole
 
-    def _average_of(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Restart:
+    def _average_of(self, saved: Checkpoint) -> Restart:
         """The average of a checkpoint's nodes, of which there is another number now."""
-        engine, before = self.engine, facts["config"]["nodes"]
-        x_d = torch.empty_like(engine.x_d)
+        tensors, facts = saved
+        before, method = facts["config"]["nodes"], self.problem.method
+        x_d = torch.empty_like(self.engine.x_d)
         if tensors:
-            kind = type(engine.replicas[0].method.init(engine.x_d[None]))
-            state = kind(*(tensors[f"state.{name}"] for name in kind._fields))
-            models = engine.replicas[0].method.gradient_point(tensors["x"], state)
+            kind = type(method.init(x_d[None]))
+            models = method.gradient_point(*from_names(tensors, kind))
             x_d.copy_(models.double().mean(dim=0))
-        broadcast(x_d, None, "the restart")
+        broadcast(x_d, self.engine.membership, "the restart")
         return Restart(x_d, facts["step"], list(range(before)), before, facts)
 
     def _begin_again(self, again: Restart, dataset: Dataset) -> None:
         engine, folder = self.engine, self.folder
-        there = {**again.facts["config"], "nodes": engine.n}
-        self._require_same({**again.facts, "config": there})
+        config = {**again.facts["config"], "nodes": engine.n}
+        self._require_same({**again.facts, "config": config})
         before, epochs = again.facts["steps_per_epoch"], float(_epochs(again.facts))
         engine.begin_again(again.x_d, again.step * engine.steps_per_epoch // before)
-        self._spent(again.facts)
+        self._count_from(again.facts)
         what = {
             "epoch": round(epochs, 3),
             "survivors": again.survivors,
@@ -284,7 +260,7 @@ class ElasticRun(Run):
 
         def write() -> None:
             if not folder.config.exists():  # the node 0 that was lost had it on its own machine
-                folder.start(self.config, dataset, engine.facts())
+                folder.start(self.config, dataset, self.facts())
             self._keep_rows(again.step, before)
             folder.restart(self.config, what)
 
@@ -302,7 +278,7 @@ def _epochs(facts: dict[str, Any]) -> Fraction:
 
 
 def _device(config: RunConfig) -> torch.device:
-    """A GPU of its own for every process of a machine, where GPUs are asked for or there."""
+    """A GPU of its own for every process of a machine, if GPUs are asked for or available."""
     name = config.device
     if name == "cuda" or (name == "auto" and torch.cuda.is_available()):
         name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"

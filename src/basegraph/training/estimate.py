@@ -6,33 +6,40 @@ import time
 
 import torch
 
-from basegraph.data.augment import gather
-from basegraph.engines.stacked.engine import StackedEngine
+from basegraph.engines.stacked.nodes import StackedNodes
 
 WORTH_SAYING = 60.0
 """Seconds from which a run's time is said beforehand."""
 
 
-def estimate(engine: StackedEngine) -> str | None:
-    """What to tell the user about the time that the steps will take, if it is long."""
-    if engine.device.type != "cpu":
+def estimate(nodes: StackedNodes) -> str | None:
+    """What to tell the user about the time that the steps will take, if it is long.
+
+    Args:
+        nodes: What is about to be trained.
+
+    Returns:
+        A line, or None: on a GPU, and where it is quick.
+
+    """
+    if nodes.device.type != "cpu":
         return None
-    seconds = seconds_of_gradients(engine) * (engine.total_steps - engine.step)
+    seconds = seconds_of_gradients(nodes) * (nodes.total_steps - nodes.step)
     if seconds < WORTH_SAYING:
         return None
     return f"the steps will take about {duration(seconds)}, evaluations not counted"
 
 
-def seconds_of_gradients(engine: StackedEngine) -> float:
+def seconds_of_gradients(nodes: StackedNodes) -> float:
     """The time of one step's gradients; where nodes come one after another, one is measured."""
-    nodes = 1 if engine.gradients.loops_on(engine.device) else len(engine.x_nd)
-    places = torch.zeros(nodes, engine.config.batch, dtype=torch.int64)
-    samples = gather(engine.images, places, engine.mean, engine.std)
+    count = 1 if nodes.gradients.loops_on(nodes.device) else len(nodes.x_nd)
+    places = torch.zeros(count, nodes.config.batch, dtype=torch.int64)
+    samples, labels = nodes.data.batch({"sample": places})
     for _ in range(2):  # the first one allocates
         began = time.perf_counter()
-        engine.gradients(engine.x_nd[:nodes], samples, engine.labels[places])
+        nodes.gradients(nodes.x_nd[:count], samples, labels)
         seconds = time.perf_counter() - began
-    return seconds * len(engine.x_nd) / nodes
+    return seconds * len(nodes.x_nd) / count
 
 
 def duration(seconds: float) -> str:

@@ -16,17 +16,18 @@ from torch import Tensor
 
 from basegraph.data.dataset import Dataset
 from basegraph.engines import checkpoint
+from basegraph.engines.checkpoint import Checkpoint
 from basegraph.errors import InvalidArgument
 from basegraph.storage.files import leftovers, replacing, writing
-from basegraph.storage.inputs import BadFile, parse_json, read_json, read_text
+from basegraph.storage.inputs import BadFile, read_json, read_text
 from basegraph.storage.lock import locked
 from basegraph.storage.provenance import provenance
 from basegraph.training.config import RunConfig
+from basegraph.training.metrics import Metrics, from_json, to_json
+from basegraph.training.problem import Facts
 
 MAX_METRICS_BYTES = 2**28
 """The largest metrics.jsonl that is read: 256 MiB."""
-MAX_LINE = 2**16
-"""The longest of its lines, in characters."""
 FACTS: checkpoint.Schema = {
     "step": checkpoint.integer(0),
     "steps_per_epoch": checkpoint.integer(1),
@@ -38,64 +39,68 @@ FACTS: checkpoint.Schema = {
     "bytes": checkpoint.number(0, required=False),
     "loss_sum": checkpoint.number(),
     "loss_count": checkpoint.integer(0),
+    "parameters": checkpoint.TABLE._replace(required=False),
 }
 """What a run's checkpoint says besides its tensors."""
 
 
 class RunFolder:
-    """The files of a run, to be read; `open_run` gives them to be written."""
+    """The files of a run; to write them, open the folder with `open_run`.
 
-    def __init__(self, path: Path, *, resume: bool) -> None:
+    Args:
+        path: The folder.
+        resume: Whether there is a run in it that is to be read or continued.
+        writes: Whether anything is written here; with one node per process, node 0 does that.
+
+    Raises:
+        InvalidArgument: If it holds no run to resume, or holds one that is not resumed.
+
+    """
+
+    def __init__(self, path: Path, *, resume: bool, writes: bool = True) -> None:
         self.path = path
         self.resume = resume
+        self.writes = writes
         self.config = path / "config.toml"
         self.metrics = path / "metrics.jsonl"
         self.checkpoint = path / "checkpoint.safetensors"
         self.provenance = path / "provenance.json"
         self.nodes = path / "nodes"  # what survivors have saved
-        self._check()
-
-    def _check(self) -> None:
-        """Refuse a folder that has no run to resume, or has one already."""
-        path = self.path
-        if self.resume and not self.config.is_file():
-            raise InvalidArgument("--out", str(path), "holds no run to resume")
-        if not self.resume and self.config.exists():
+        if writes and resume and not self.config.is_file():
+            raise InvalidArgument("out", str(path), "holds no run to resume")
+        if writes and not resume and self.config.exists():
             raise InvalidArgument(
-                "--out", str(path), "holds a run already; --resume continues it, or take another"
+                "out", str(path), "holds a run already: resume it, or choose another folder"
             )
 
     def clear_leftovers(self) -> None:
         """Remove what killed writes of the run's files left."""
         for file in (self.config, self.metrics, self.checkpoint, self.provenance):
-            for rest in leftovers(file):
-                rest.unlink()
+            self._remove(*leftovers(file))
 
-    def start(self, config: RunConfig, dataset: Dataset, facts: dict[str, Any]) -> None:
+    def start(self, config: RunConfig, dataset: Dataset, facts: Facts) -> None:
         """Write what is known before the first step."""
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-        self.checkpoint.unlink(missing_ok=True)
         data = f"{dataset.name}: {len(dataset.train)} training, {len(dataset.test)} test samples"
         origin = {**provenance(data), "measured": facts}
         self._write(self.provenance, json.dumps(origin, indent=2) + "\n")
+        self._remove(self.checkpoint)
         self._write(self.metrics, "")
         self._write(self.config, config.to_toml())
 
     def restart(self, config: RunConfig, what: dict[str, Any]) -> None:
         """Go on with another number of nodes; restarts.jsonl remembers."""
-        self._append(self.path / "restarts.jsonl", what)
+        self._append(self.path / "restarts.jsonl", json.dumps(what) + "\n")
         self._write(self.config, config.to_toml())
 
     def belongs_to(self, job: str) -> None:
         """Remember which torchrun makes the run: only that one goes on with it unasked."""
-        there = _json(self.provenance)
-        self._write(self.provenance, json.dumps({**there, "job": job}, indent=2) + "\n")
+        origin = _json(self.provenance)
+        self._write(self.provenance, json.dumps({**origin, "job": job}, indent=2) + "\n")
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def load(self) -> Checkpoint | None:
         """The checkpoint of the run that is to be continued, if it has got that far."""
-        there = self.resume and self.checkpoint.is_file()
-        return checkpoint.load(self.checkpoint, FACTS) if there else None
+        exists = self.resume and self.checkpoint.is_file()
+        return checkpoint.load(self.checkpoint, FACTS) if exists else None
 
     def last_good(self) -> str:
         """The checkpoint, to be named as one that a run can go on from; or why there is none."""
@@ -110,68 +115,84 @@ class RunFolder:
 
     def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Write a checkpoint."""
-        checkpoint.save(self.checkpoint, tensors, facts)
+        if self.writes:
+            checkpoint.save(self.checkpoint, tensors, facts)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """What metrics.jsonl holds; a last line that was cut off by a kill is passed over."""
+    def rows(self) -> list[Metrics]:
+        """What metrics.jsonl holds; a last line that was cut off by a kill is passed over.
+
+        Raises:
+            BadFile: If another line is broken.
+
+        """
         if not self.metrics.is_file():
             return []
         lines = read_text(self.metrics, MAX_METRICS_BYTES).splitlines()
-        found = []
+        rows = []
         for number, line in enumerate(lines):
             try:
-                found.append(_row(line))
+                rows.append(from_json(line))
             except ValueError:
                 if number < len(lines) - 1:
                     raise BadFile(f"{self.metrics}: line {number + 1} is broken") from None
-        return found
+        return rows
 
-    def keep(self, rows: list[dict[str, Any]]) -> None:
+    def keep(self, rows: list[Metrics]) -> None:
         """Make these the rows of metrics.jsonl."""
-        self._write(self.metrics, "".join(json.dumps(row) + "\n" for row in rows))
+        self._write(self.metrics, "".join(to_json(row) for row in rows))
 
-    def append(self, row: dict[str, Any]) -> None:
+    def append(self, row: Metrics) -> None:
         """Add a row to metrics.jsonl."""
-        self._append(self.metrics, row)
+        self._append(self.metrics, to_json(row))
 
-    @staticmethod
-    def _append(path: Path, row: dict[str, Any]) -> None:
+    def _append(self, path: Path, line: str) -> None:
+        if not self.writes:
+            return
         with writing(path), open(path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(line)
             file.flush()
             os.fsync(file.fileno())
 
-    @staticmethod
-    def _write(path: Path, text: str) -> None:
+    def _write(self, path: Path, text: str) -> None:
+        if not self.writes:
+            return
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+
+    def _remove(self, *paths: Path) -> None:
+        if self.writes:
+            for path in paths:
+                path.unlink(missing_ok=True)
 
 
 @contextmanager
 def open_run(path: Path, *, resume: bool) -> Iterator[RunFolder]:
-    """The folder of a run, made if need be, for this process alone to write to."""
-    with locked("--out", path):
+    """Open the folder of a run for this process alone to write to; it is made if need be.
+
+    Args:
+        path: The folder.
+        resume: Whether the run in it is to be continued.
+
+    Raises:
+        InvalidArgument: If another process uses the folder, or it does not hold what it should.
+
+    """
+    with locked("out", path):
         yield RunFolder(path, resume=resume)
 
 
 def belongs_to(path: Path, job: str) -> bool:
     """Whether this folder holds a run that the same torchrun has begun or resumed."""
-    there = _json(path / "provenance.json")
-    return (path / "config.toml").is_file() and there.get("job") == job
-
-
-def _row(line: str) -> dict[str, Any]:
-    """A line of metrics.jsonl."""
-    row = parse_json(line) if len(line) <= MAX_LINE else None
-    if not isinstance(row, dict) or type(row.get("epoch")) is not int:
-        raise ValueError("no row of metrics")
-    return row
+    origin = _json(path / "provenance.json")
+    return (path / "config.toml").is_file() and origin.get("job") == job
 
 
 def _json(path: Path) -> dict[str, Any]:
     """What a file holds; nothing where it is gone or broken."""
     try:
-        found = read_json(path)
+        value = read_json(path)
     except (OSError, BadFile):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}

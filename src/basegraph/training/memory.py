@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from basegraph.algorithms.catalog import algorithm
+from basegraph.algorithms.method import Method
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError
 from basegraph.models.flat import FlatModel
@@ -26,44 +27,75 @@ class NotEnoughMemory(BasegraphError):
 
 
 def bytes_of_data(dataset: Dataset) -> int:
-    """Images and labels on the device, whatever the number of runs."""
+    """Bytes of the images and labels on the device, whatever the number of runs."""
     splits = (dataset.train, dataset.test)
-    return sum(split.images.nbytes + split.labels.nbytes for split in splits)
+    return sum(split.inputs.nbytes + split.targets.nbytes for split in splits)
 
 
 def bytes_of_run(
-    config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.device
+    config: RunConfig,
+    model: FlatModel,
+    dataset: Dataset,
+    device: torch.device,
+    method: Method | None = None,
 ) -> int:
-    """What the nodes of one run take: models, states, gradients and activations."""
-    states = len(algorithm(config.algorithm).init(torch.zeros(1, 1)))
+    """Bytes that the nodes of one run take: models, states, gradients and activations.
+
+    Args:
+        config: The run.
+        model: Its model.
+        dataset: Its data, for the shape of a sample.
+        device: Where it would be trained.
+        method: Its method, where that is not the configuration's.
+
+    """
+    states = len((method or algorithm(config.algorithm)).init(torch.zeros(1, 1)))
     captured = device.type == "cuda" and config.capture
     vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
-    activations = _activations(model.module, dataset.shape) * config.batch * PASSES
+    example = torch.as_tensor(dataset.example())
+    activations = _activations(model.module, example) * config.batch * PASSES
     if device.type == "cpu" and model.has_convolutions:
         activations /= config.nodes  # one node after another
     return int(config.nodes * 4 * (vectors * model.size + activations))
 
 
-def fit(config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.device) -> int:
-    """How many such runs fit on the device beside each other; refused if not even one does.
+def fit(
+    config: RunConfig,
+    model: FlatModel,
+    dataset: Dataset,
+    device: torch.device,
+    method: Method | None = None,
+) -> int:
+    """How many such runs fit on a device side by side.
 
     Neither the topology nor the split of the data is needed: this can be asked before the work.
+
+    Args:
+        config: The run.
+        model: Its model.
+        dataset: Its data.
+        device: Where it would be trained.
+        method: Its method, where that is not the configuration's.
+
+    Raises:
+        NotEnoughMemory: If not even one fits.
+
     """
     free = SHARE * free_memory(device) - bytes_of_data(dataset)
-    need = bytes_of_run(config, model, dataset, device)
+    need = bytes_of_run(config, model, dataset, device, method)
     count = int(free // need)
     if count < 1:
         nodes = max(0, int(free // (need / config.nodes)))
         raise NotEnoughMemory(
             f"{config.model} with {config.nodes} nodes and batch {config.batch} needs about "
             f"{need / 2**30:.1f} GiB on {device}, where {max(free, 0) / 2**30:.1f} GiB can be "
-            f"had: at most {nodes} nodes fit, or a smaller --batch"
+            f"had: at most {nodes} nodes fit, or a smaller batch"
         )
     return count
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can be allocated there."""
+    """Bytes that can be allocated on a device."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     about = Path("/proc/meminfo")
@@ -73,10 +105,10 @@ def free_memory(device: torch.device) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def _activations(module: nn.Module, shape: tuple[int, int, int]) -> int:
+def _activations(module: nn.Module, example: Tensor) -> int:
     """Numbers that one sample leaves behind: every layer's output and what convolutions unfold."""
     total = 0
-    for layer, output in layer_outputs(module, shape):
+    for layer, output in layer_outputs(module, example):
         total += output.numel()
         if isinstance(layer, nn.Conv2d):
             total += layer.weight[0].numel() * output.numel() // layer.out_channels

@@ -1,84 +1,161 @@
-"""A replica: one run among those that an engine trains side by side."""
+"""`Problem`: what a run computes, built from its configuration: data, model, topology, method."""
 
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 from torch import nn
 
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
+from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method
 from basegraph.algorithms.stability import (
-    communicates,
     largest_stable_damping,
     require_stable,
-    round_index,
 )
-from basegraph.data.dataset import Dataset
+from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out
 from basegraph.data.plan import Planner
+from basegraph.engines.evaluation import ACCURACY, mean_loss
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
+from basegraph.models.gradients import Loss
 from basegraph.topologies.catalog import topology
+from basegraph.topologies.core.digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
-
-OWN = ("seed", "lr", "alpha", "topology")
-"""Fields in which replicas of one engine may differ."""
+from basegraph.training.traffic import BytesSent
 
 
-class Replica:
-    """Everything about a run that does not depend on the device: data, topology, schedule."""
+class Facts(TypedDict):
+    """What is known of a run before its first step and is no choice of the user's."""
 
-    def __init__(self, config: RunConfig, dataset: Dataset, module: nn.Module) -> None:
+    samples_per_node: int
+    heterogeneity: float
+    """The mean total-variation distance between the labels of a node and of all."""
+    parameters: int
+    steps_per_epoch: int
+    evaluation: dict[str, int]
+    """How many nodes and samples an evaluation uses."""
+    last_evaluation: dict[str, int]
+    device: str
+    damping: NotRequired[float]
+    """τ of D²."""
+    loss: NotRequired[str]
+    """The name of a loss that was passed from Python."""
+    rounds: NotRequired[str]
+    """A checksum of the arcs and weights of a topology that was passed from Python."""
+
+
+class Own(NamedTuple):
+    """What was passed from Python in place of what a configuration can name."""
+
+    topology: Topology | None = None
+    method: Method | None = None
+    loss: Loss | None = None
+
+    def require_all(self, config: RunConfig) -> None:
+        """Refuse a configuration that names something which was passed then and is not now."""
+        for name, given in (("topology", self.topology), ("algorithm", self.method)):
+            recorded = getattr(config, name)
+            if given is None and recorded.startswith(OWN):
+                raise InvalidArgument(
+                    name, recorded, "was passed from Python: pass it again to train()"
+                )
+
+
+def default_loss(dataset: Dataset) -> Loss:
+    """The cross-entropy of classes; targets of other kinds need a loss of their own."""
+    if dataset.classes is None:
+        raise InvalidArgument("loss", None, f"must be given: {dataset.name} has no classes")
+    return nn.functional.cross_entropy
+
+
+class Problem:
+    """What a run computes: everything about it that does not depend on the device.
+
+    Args:
+        config: What is asked.
+        dataset: The data, which are split among the nodes.
+        module: The model; all nodes begin with its parameters.
+        own: What is used in place of what the configuration names.
+
+    """
+
+    def __init__(
+        self, config: RunConfig, dataset: Dataset, module: nn.Module, own: Own | None = None
+    ) -> None:
         self.config = config
-        self.topology: Topology = topology(config.topology, config.nodes)
-        self.method, self.damping = make_method(config, self.topology)
+        self.own = own = own or Own()
+        own.require_all(config)
+        self.topology = _topology(config, own.topology)
+        self.method, self.damping = make_method(config, self.topology, own.method)
         self.model = FlatModel(module)
+        self.loss = own.loss or default_loss(dataset)
+        self.measure = mean_loss(self.loss) if dataset.classes is None else ACCURACY
         validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
-        labels = dataset.train.labels[rest]
+        labels = dataset.training_groups()[rest]
         parts = dirichlet(labels, config.nodes, config.alpha, config.seed, config.split_order)
         sets = {"test": np.arange(len(dataset.test)), "validation": validation}
         self.evaluated_last = everything(config.nodes, sets)
         self.evaluated = on_the_way(config, self.evaluated_last, parts.size)
         self.heterogeneity = heterogeneity(labels, parts)
-        _, height, width = dataset.shape
+        augmentations = config.augmentations()
+        if augmentations and not dataset.has_images:
+            raise InvalidArgument("augment", config.augment, "is for images")
+        height, width = dataset.shape[1:] if dataset.has_images else (1, 1)
         self.planner = Planner(
             rest[parts],
             config.batch,
             config.seed,
             image=(height, width),
-            augmentations=config.augmentations(),
+            augmentations=augmentations,
         )
         self.steps_per_epoch = max(1, -(-parts.shape[1] // config.batch))
-        self.fingerprint = fingerprint(dataset, self.model)
+        self.fingerprint = fingerprint(dataset, self.model, own)
+        vector = self.model.initial()
+        self._bytes_sent = BytesSent(
+            self.topology, self.method, config.local_steps, len(vector) * vector.element_size()
+        )
 
     @property
     def total_steps(self) -> int:
         """Steps of the whole run."""
         return self.steps_per_epoch * self.config.epochs
 
-    def beside(self) -> tuple[object, ...]:
-        """What replicas must have in common to share an engine."""
-        shared = {k: v for k, v in vars(self.config).items() if k not in OWN}
+    @property
+    def sample_order(self) -> tuple[int, float]:
+        """Equal for runs whose nodes see the same samples in the same order."""
+        return self.config.seed, self.config.alpha
+
+    def shared(self) -> tuple[object, ...]:
+        """What runs must have in common to be trained by one engine."""
+        shared = self.config.shared()
         form = tuple(zip(self.model.names, self.model.shapes, strict=True))
         return (*sorted(shared.items()), self.damping, self.steps_per_epoch, form)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, hardware: str) -> Facts:
         """What is known before the first step and is no choice of the user's."""
-        found = {
+        facts: Facts = {
             "samples_per_node": int(self.planner.parts.shape[1]),
             "heterogeneity": round(self.heterogeneity, 4),
             "parameters": self.model.size,
             "steps_per_epoch": self.steps_per_epoch,
             "evaluation": self.evaluated.counts(),
             "last_evaluation": self.evaluated_last.counts(),
+            "device": hardware,
         }
-        return found if self.damping is None else {**found, "damping": self.damping}
+        if self.damping is not None:
+            facts["damping"] = self.damping
+        if self.own.loss is not None:
+            facts["loss"] = getattr(self.own.loss, "__name__", type(self.own.loss).__name__)
+        if self.own.topology is not None:
+            facts["rounds"] = digest(self.own.topology)
+        return facts
 
     def learning_rate(self, step: int) -> float:
         """η of a step."""
@@ -99,23 +176,40 @@ class Replica:
         period = self.topology.period
         return index if period is None else index % period
 
-    def bytes_sent(self, steps: int, itemsize: int = 4) -> float:
+    def bytes_sent(self, step: int) -> float:
         """What a node has sent in so many steps, in the mean over nodes."""
-        n, size = self.config.nodes, self.model.size * itemsize
-        if self.method.centralized:
-            return steps * 2 * (n - 1) / n * size  # a ring all-reduce
-        rounds = steps // self.config.local_steps
-        period = self.topology.period
-        if period is None:
-            arcs = sum(len(self.topology.round(index).senders) for index in range(rounds))
-        else:
-            each = [len(self.topology.round(index).senders) for index in range(period)]
-            arcs = rounds // period * sum(each) + sum(each[: rounds % period])
-        return arcs / n * size * self.method.messages
+        return self._bytes_sent.by(step)
 
 
-def make_method(config: RunConfig, t: Topology) -> tuple[Method, float | None]:
-    """The method with the options it has, refused where it is unstable; and D²'s damping."""
+def _topology(config: RunConfig, own: Topology | None) -> Topology:
+    """The topology that the configuration names, or one's own."""
+    if own is None:
+        return topology(config.topology, config.nodes)
+    if own.n != config.nodes:
+        raise InvalidArgument("topology", own.spec, f"is for n={own.n}; nodes={config.nodes}")
+    return own
+
+
+def make_method(
+    config: RunConfig, t: Topology, own: Method | None = None
+) -> tuple[Method, float | None]:
+    """The method of a run, with the options that it has.
+
+    Args:
+        config: What is asked.
+        t: The topology, on which the method must be stable unless the configuration allows it.
+        own: A method that is used in place of the one that the configuration names.
+
+    Returns:
+        The method, and τ where it is D².
+
+    Raises:
+        InvalidArgument: If the method does not have an option that is asked for.
+        Unstable: If the method is unstable on the topology.
+
+    """
+    if own is not None:
+        return _usable(own, config, t), None
     name, options = parse_algorithm(config.algorithm)
     known = ALGORITHMS[name].options
     for field in ("momentum", "nesterov"):
@@ -129,19 +223,37 @@ def make_method(config: RunConfig, t: Topology) -> tuple[Method, float | None]:
         options["damping"] = damping
     elif config.damping != "none":
         raise InvalidArgument("damping", config.damping, f"{name} has no such option")
-    method = algorithm(name, **options)
+    method = _usable(algorithm(name, **options), config, t)
+    return method, damping if "damping" in known else None
+
+
+def _usable(method: Method, config: RunConfig, t: Topology) -> Method:
+    """The method, refused where it does not go with the configuration and the topology."""
     if method.centralized and config.local_steps > 1:
         raise InvalidArgument(
             "local_steps", config.local_steps, f"{method.name} averages gradients at every step"
         )
     if not config.allow_unstable:
-        require_stable(method, t, config.local_steps)
-    return method, damping if "damping" in known else None
+        try:
+            require_stable(method, t, config.local_steps)
+        except (AttributeError, TypeError) as error:
+            raise InvalidArgument(
+                "algorithm",
+                method.name,
+                f"needs operators that numpy arrays have too, or linear=False: {error}",
+            ) from None
+    return method
 
 
-def fingerprint(dataset: Dataset, model: FlatModel) -> str:
-    """A checksum of the data and of the model's form, to tell another run's checkpoint."""
-    found = zlib.crc32(dataset.train.images.tobytes())
-    found = zlib.crc32(dataset.train.labels.tobytes(), found)
+def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
+    """A checksum of the data, the model's form and a topology of one's own.
+
+    It tells another run's checkpoint.
+    """
+    checksum = zlib.crc32(dataset.train.inputs.tobytes())
+    checksum = zlib.crc32(dataset.train.targets.tobytes(), checksum)
     form = [(name, tuple(shape)) for name, shape in zip(model.names, model.shapes, strict=True)]
-    return f"{zlib.crc32(repr(form).encode(), found):08x}"
+    checksum = zlib.crc32(repr(form).encode(), checksum)
+    if own.topology is not None:
+        checksum = zlib.crc32(digest(own.topology).encode(), checksum)
+    return f"{checksum:08x}"

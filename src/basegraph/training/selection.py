@@ -7,11 +7,10 @@ seed: all evaluations of a run use the same nodes and samples, and so do all run
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from basegraph.data.partition import sample
+from basegraph.engines.evaluation import Selection
 from basegraph.topologies.core.round import IntArray
 from basegraph.training.config import RunConfig
 
@@ -23,22 +22,18 @@ PASSES = 3
 """What a training sample costs, in forward passes: one forward and about two backward."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Numbers of nodes and samples, in ascending order."""
-
-    nodes: IntArray
-    sets: dict[str, IntArray]
-    """Samples of the test set, and of the training set those that are held out."""
-
-    def counts(self) -> dict[str, int]:
-        """How many, by the names that the metrics have for them."""
-        used = {f"{name}_samples": len(samples) for name, samples in self.sets.items()}
-        return {"evaluated_nodes": len(self.nodes), **used}
-
-
 def everything(nodes: int, sets: dict[str, IntArray]) -> Selection:
-    """All nodes, and all samples of the sets that are not empty."""
+    """All nodes, and all samples of the sets that are not empty.
+
+    Args:
+        nodes: How many nodes there are.
+        sets: The samples of each set.
+
+    Example:
+        >>> everything(3, {"test": np.arange(5), "validation": np.arange(0)}).counts()
+        {'evaluated_nodes': 3, 'test_samples': 5}
+
+    """
     return Selection(np.arange(nodes), {name: part for name, part in sets.items() if len(part)})
 
 
@@ -47,6 +42,12 @@ def on_the_way(config: RunConfig, whole: Selection, training_samples: int) -> Se
 
     Where the configuration leaves it open, evaluations take about as many forward passes as the
     training between them: fewer samples first, then fewer nodes.
+
+    Args:
+        config: How many nodes and samples are asked for, and the seed that they are drawn from.
+        whole: All nodes and samples.
+        training_samples: Samples that all nodes together are trained on in an epoch.
+
     """
     budget = PASSES * training_samples * config.epochs_between_evaluations()
     counts = {name: len(samples) for name, samples in whole.sets.items()}

@@ -36,19 +36,29 @@ class Threads(NamedTuple):
 def choose_threads(
     config: RunConfig, model: FlatModel, dataset: Dataset, device: torch.device, nodes: int
 ) -> Threads:
-    """`config.threads`, or else one thread per `WORK_PER_THREAD`, up to what torch uses now.
+    """The numbers of CPU threads of a run.
 
-    `nodes` are trained here, of one run or of several; a layer is computed for all of them at once,
-    except with convolutions, which a CPU computes for one node after another. On a GPU, and where
-    the environment sets a number of threads, it stays as it is.
+    That is `config.threads`, or else one thread per `WORK_PER_THREAD`, up to what torch uses now. A
+    layer is computed for all nodes at once, except with convolutions, which a CPU computes for one
+    node after another. On a GPU, and where the environment sets a number of threads, the number
+    stays as it is.
+
+    Args:
+        config: The run, or one of several runs side by side.
+        model: Its model.
+        dataset: Its data, for the shape of a sample.
+        device: Where it is trained.
+        nodes: How many nodes are trained in this process, of one run or of several.
+
     """
     now = torch.get_num_threads()
     if config.threads:
         return Threads(config.threads, config.threads)
     if now == 1 or device.type != "cpu" or any(name in os.environ for name in SET_BY_USER):
         return Threads(now, now)
-    layers = layer_outputs(model.module, dataset.shape)
-    products = [found for layer, output in layers if (found := multiply_adds(layer, output))]
+    layers = layer_outputs(model.module, torch.as_tensor(dataset.example()))
+    products = [multiply_adds(layer, output) for layer, output in layers]
+    products = [count for count in products if count]
     per_sample = sum(products) / len(products) if products else model.size
     at_once, models = (1, 1) if model.has_convolutions else (nodes, config.nodes + 1)
     chunk = CHUNK // (config.nodes + 1)

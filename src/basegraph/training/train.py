@@ -2,131 +2,179 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torch import nn
 
+from basegraph.algorithms.method import Method
 from basegraph.data.catalog import load, recorded_name
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import require_samples
 from basegraph.engines.device import pick_device
-from basegraph.engines.signals import told_to_stop
-from basegraph.engines.stacked.engine import StackedEngine
+from basegraph.engines.select import single_process_engine
+from basegraph.engines.signals import logged_signals
+from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
+from basegraph.models.gradients import Loss
 from basegraph.models.networks import build
 from basegraph.storage.files import CannotWrite
+from basegraph.topologies.catalog import topology as build_topology
+from basegraph.topologies.core.digest import digest
+from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder, open_run
-from basegraph.training.loop import Diverged, Loop, Rows, Run, Watcher
+from basegraph.training.loop import Loop
 from basegraph.training.memory import NotEnoughMemory, fit
-from basegraph.training.problem import Replica
+from basegraph.training.metrics import Metrics
+from basegraph.training.problem import Own, Problem
+from basegraph.training.run import Diverged, Run, begin_together
 from basegraph.training.threads import choose_threads, using_threads
-
-
-@dataclass(frozen=True)
-class Job:
-    """A run to be made, or to be continued if `resume`."""
-
-    config: RunConfig
-    out: Path
-    resume: bool = False
-    watcher: Watcher = field(default_factory=Watcher)
+from basegraph.training.watcher import Watcher
 
 
 def train(
     config: RunConfig,
-    out: Path,
+    out: Path | str,
     *,
     resume: bool = False,
     watcher: Watcher | None = None,
+    topology: Topology | None = None,
+    algorithm: Method | None = None,
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
-) -> Rows:
-    """Run or resume a run in its folder; returns the rows of metrics.jsonl.
+    loss: Loss | None = None,
+) -> list[Metrics]:
+    """Train all nodes of a run in this process, or continue a run.
 
-    A run that was stopped before its first checkpoint resumes from the start.
+    What is passed besides the configuration is used in place of what that names, and the run
+    records so: to resume it, pass the same again. A run that was stopped before its first
+    checkpoint resumes from the start.
 
     Args:
         config: Everything that determines the run.
         out: The folder of the run.
         resume: Continue the run in the folder.
         watcher: What to call at the start, after a step and after an evaluation.
-        dataset: A dataset in place of the configuration's. The run records its own name.
-        module: A model in place of the configuration's: any module that is a function of its
-            parameters and samples alone. The run records the name of its class. To resume a run,
-            pass the same dataset and module again.
+        topology: Any topology for as many nodes, as `from_networkx` makes them, too.
+        algorithm: A method with its options bound, as `bg.algorithm` makes it.
+        dataset: Data of your own: images, or any arrays that the module takes.
+        module: Any module that is a function of its parameters and samples alone.
+        loss: `loss(outputs, targets)`, a mean over samples; cross-entropy if left out.
+
+    Returns:
+        The rows of metrics.jsonl, one per evaluation.
+
+    Raises:
+        InvalidArgument: If the folder, the configuration or the model is refused.
+        Diverged: If a loss or a model becomes infinite or NaN.
+        Interrupted: If a signal asks to stop; a checkpoint has been written.
 
     """
-    job = Job(config, Path(out), resume, watcher or Watcher())
-    (found,) = train_together([job], dataset=dataset, module=module)
-    if isinstance(found, Diverged):
-        raise found
-    return found
+    folder = Path(out)
+    with open_run(folder, resume=resume) as opened:
+        watchers = {folder: watcher} if watcher else {}
+        own = Own(topology, algorithm, loss)
+        (result,) = _train({opened: config}, watchers, dataset, module, own)
+    if isinstance(result, Diverged):
+        raise result
+    return result
 
 
 def train_together(
-    jobs: Sequence[Job], *, dataset: Dataset | None = None, module: nn.Module | None = None
-) -> list[Rows | Diverged]:
-    """Make runs side by side: what each of them would have given alone, or how it diverged.
+    runs: Mapping[Path, RunConfig],
+    *,
+    resume: bool = False,
+    watchers: Mapping[Path, Watcher] | None = None,
+    dataset: Dataset | None = None,
+    module: nn.Module | None = None,
+) -> list[list[Metrics] | Diverged]:
+    """Train several runs side by side: each gives what it would give by itself.
 
-    The jobs may differ in seed, learning rate, α and topology, and must stand at the same step.
+    Args:
+        runs: Folders and configurations, which may differ in seed, learning rate, α and topology.
+        resume: Continue those whose folder holds a run; they must be at the same step.
+        watchers: What to call, by folder.
+        dataset: A dataset in place of the configurations'.
+        module: A model in place of the configurations'.
+
+    Returns:
+        The rows of metrics of each run, or how it diverged.
+
     """
-    with ExitStack() as held:
-        folders = [held.enter_context(open_run(job.out, resume=job.resume)) for job in jobs]
-        return _train(jobs, folders, dataset, module)
+    with ExitStack() as stack:
+        folders = {}
+        for path, config in runs.items():
+            continues = resume and (path / "config.toml").is_file()
+            folders[stack.enter_context(open_run(path, resume=continues))] = config
+        return _train(folders, watchers or {}, dataset, module, Own())
 
 
 def _train(
-    jobs: Sequence[Job],
-    folders: Sequence[RunFolder],
+    folders: Mapping[RunFolder, RunConfig],
+    watchers: Mapping[Path, Watcher],
     dataset: Dataset | None,
     module: nn.Module | None,
-) -> list[Rows | Diverged]:
-    jobs = [replace(job, config=_as_given(job.config, dataset, module)) for job in jobs]
-    config = jobs[0].config
+    own: Own,
+) -> list[list[Metrics] | Diverged]:
+    configs = [recorded(config, dataset, module, own) for config in folders.values()]
+    config = configs[0]
     if dataset is None:
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
     device = pick_device(config.device)
+    own.require_all(config)
     modules = []
-    for job in jobs:  # what is cheap to find out comes first
-        require_samples(job.config.nodes, len(dataset.train), job.config.validation)
-        shape, classes, seed = dataset.shape, dataset.classes, job.config.seed
-        modules.append(module or build(job.config.model, shape, classes, seed))
+    for each in configs:  # what is cheap to find out comes first
+        require_samples(each.nodes, len(dataset.train), each.validation)
+        modules.append(module or build(each.model, dataset.shape, dataset.classes, each.seed))
     model = FlatModel(modules[0])
-    room = fit(config, model, dataset, device)
-    if room < len(jobs):
-        raise NotEnoughMemory(f"{len(jobs)} runs beside each other: {room} fit on {device}")
-    threads = choose_threads(config, model, dataset, device, config.nodes * len(jobs))
+    room = fit(config, model, dataset, device, own.method)
+    if room < len(configs):
+        raise NotEnoughMemory(f"{len(configs)} runs beside each other: {room} fit on {device}")
+    threads = choose_threads(config, model, dataset, device, config.nodes * len(configs))
     with using_threads(threads.steps):
-        replicas = [
-            Replica(job.config, dataset, mine) for job, mine in zip(jobs, modules, strict=True)
-        ]
-        engine = StackedEngine(dataset, replicas)
+        pairs = zip(configs, modules, strict=True)
+        problems = [Problem(each, dataset, mine, own) for each, mine in pairs]
+        engine = single_process_engine(dataset, problems)
         runs = [
-            Run(folder, engine, job.watcher, replica, threads.evaluations)
-            for replica, (job, folder) in enumerate(zip(jobs, folders, strict=True))
+            Run(problem, view, folder, watchers.get(folder.path, Watcher()), threads.evaluations)
+            for problem, view, folder in zip(problems, engine.runs, folders, strict=True)
         ]
-        for run in runs:
-            run.begin(dataset)
-        long = estimate(engine)
+        begin_together(runs, dataset)
+        long = estimate(engine.nodes)
         if long is not None:
             runs[0].watcher.noted(long)
         try:
-            with told_to_stop() as asked:
-                return Loop(engine, runs).run(asked.told)
+            with logged_signals() as log:
+                return Loop(engine, runs).run(log.received)
         except CannotWrite as error:
-            kept = "what was written before is kept, --resume continues"
-            raise CannotWrite(f"{error}; {kept}") from error
+            raise CannotWrite(
+                f"{error}; what was written before is kept: resume to continue"
+            ) from error
 
 
-def _as_given(config: RunConfig, dataset: Dataset | None, module: nn.Module | None) -> RunConfig:
-    """The configuration with the names of the dataset and the module that are used instead."""
+def recorded(
+    config: RunConfig, dataset: Dataset | None, module: nn.Module | None, own: Own
+) -> RunConfig:
+    """The configuration with the names of what is used in place of what it names."""
     if dataset is not None:
         config = replace(config, dataset=recorded_name(dataset))
     if module is not None:
         config = replace(config, model=f"{OWN}{type(module).__name__}")
+    if own.topology is not None:
+        config = replace(config, topology=_recorded_topology(own.topology))
+    if own.method is not None:
+        config = replace(config, algorithm=f"{OWN}{own.method.name}")
     return config
+
+
+def _recorded_topology(t: Topology) -> str:
+    """The spec of these rounds in the catalogue, or a name marked as the user's own."""
+    try:
+        known = build_topology(t.spec, t.n)
+    except InvalidArgument:
+        return f"{OWN}{t.spec}"
+    return t.spec if digest(known) == digest(t) else f"{OWN}{t.spec}"

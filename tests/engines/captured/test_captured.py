@@ -14,14 +14,16 @@ import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.data.catalog import load
 from basegraph.engines import checkpoint
+from basegraph.engines.captured import engine
 from basegraph.engines.captured import graph as captured
-from basegraph.engines.stacked import engine
+from basegraph.engines.captured.engine import CapturedEngine
+from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Watcher
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import train
+from basegraph.training.watcher import Watcher
 
 needs_gpu = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU: the captured step is not tested"
@@ -50,20 +52,23 @@ class NotCaptured(captured.CapturedStep):
 
 @pytest.fixture
 def not_captured(monkeypatch):
-    """Engines on a CPU may be told to capture."""
+    """Captured engines work on a CPU too, and pin no memory."""
     monkeypatch.setattr(engine, "CapturedStep", NotCaptured)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
 
 
-def make(seeds=(0,), **fields):
+def make(kind=single_process_engine, seeds=(0,), **fields):
     configs = [
         RunConfig(**{"nodes": 6, "epochs": 20, "lr": 0.02, "momentum": 0.5, **fields, "seed": seed})
         for seed in seeds
     ]
     modules = [build("mlp", DIGITS.shape, 10, config.seed) for config in configs]
-    return StackedEngine(
-        DIGITS, [Replica(c, DIGITS, m) for c, m in zip(configs, modules, strict=True)]
-    )
+    return kind(DIGITS, [Problem(c, DIGITS, m) for c, m in zip(configs, modules, strict=True)])
+
+
+def assert_same_losses(fast, plain):
+    for ours, theirs in zip(fast.losses(), plain.losses(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
 
 
 def fields_for(name, spec):
@@ -82,13 +87,12 @@ def fields_for(name, spec):
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_the_captured_functions_are_the_plain_step(name, spec):
     fields = {**fields_for(name, spec), "device": "cpu", "compile": False}
-    fast, plain = make((0, 1), **fields), make((0, 1), **fields)
-    fast.captures = True
-    for _ in range(fast.steps_per_epoch + 1):  # the last is of the second epoch
+    fast, plain = make(CapturedEngine, (0, 1), **fields), make(StackedEngine, (0, 1), **fields)
+    for _ in range(fast.nodes.steps_per_epoch + 1):  # the last is of the second epoch
         fast.advance()
         plain.advance()
-    assert torch.allclose(fast.x_nd, plain.x_nd, atol=2e-6)
-    assert torch.allclose(fast.losses(), plain.losses(), atol=1e-5)
+    assert torch.allclose(fast.nodes.x_nd, plain.nodes.x_nd, atol=2e-6)
+    assert_same_losses(fast, plain)
 
 
 @needs_gpu
@@ -97,24 +101,28 @@ def test_the_captured_functions_are_the_plain_step(name, spec):
 def test_captured_step_is_the_plain_step(name, spec):
     fields = {**fields_for(name, spec), "compile": False, "precision": "float32"}
     fast, plain = make(device="cuda", **fields), make(device="cpu", **fields)
-    for _ in range(fast.steps_per_epoch + 1):
+    assert isinstance(fast, CapturedEngine)
+    for _ in range(fast.nodes.steps_per_epoch + 1):
         fast.advance()
         plain.advance()
-    assert torch.allclose(fast.x_nd.cpu(), plain.x_nd, atol=2e-6)
-    assert torch.allclose(fast.losses(), plain.losses(), atol=1e-5)
+    assert torch.allclose(fast.nodes.x_nd.cpu(), plain.nodes.x_nd, atol=2e-6)
+    assert_same_losses(fast, plain)
 
 
 @needs_gpu
 @pytest.mark.parametrize("spec", ["base:k=1", "exponential"])
 def test_compiled_step_is_the_plain_step(spec):
     fields = {**fields_for("dsgdm", spec), "precision": "float32"}
-    fast, plain = make((0, 1), device="cuda", **fields), make((0, 1), device="cpu", **fields)
-    for _ in range(fast.steps_per_epoch + 1):
+    fast, plain = (make(seeds=(0, 1), device=device, **fields) for device in ("cuda", "cpu"))
+    assert isinstance(fast, CapturedEngine)
+    for _ in range(fast.nodes.steps_per_epoch + 1):
         fast.advance()
         plain.advance()
-    assert torch.allclose(fast.x_nd.cpu(), plain.x_nd, atol=2e-6)
-    for replica in (0, 1):
-        assert fast.evaluate(replica)["test"] == pytest.approx(plain.evaluate(replica)["test"])
+    assert torch.allclose(fast.nodes.x_nd.cpu(), plain.nodes.x_nd, atol=2e-6)
+    for ours, theirs in zip(fast.runs, plain.runs, strict=True):
+        everything = ours.problem.evaluated_last
+        accuracy = ours.evaluate(everything)["test"]
+        assert accuracy == pytest.approx(theirs.evaluate(everything)["test"])
 
 
 def assert_resumes_within_an_epoch(config, folder):
@@ -145,8 +153,7 @@ RESUMED = {"nodes": 5, "epochs": 6, "evaluate_every": 1, "compile": False}
 
 @pytest.mark.usefixtures("not_captured")
 def test_the_captured_functions_resume(monkeypatch, tmp_path):
-    always = property(lambda engine: True, lambda engine, value: None)
-    monkeypatch.setattr(StackedEngine, "captures", always, raising=False)
+    monkeypatch.setitem(train.__globals__, "single_process_engine", CapturedEngine)
     assert_resumes_within_an_epoch(RunConfig(**RESUMED, device="cpu"), tmp_path)
 
 
@@ -159,12 +166,13 @@ def test_a_captured_run_resumes(tmp_path):
 def test_what_does_not_compile_goes_on_with_a_warning(monkeypatch):
     def fails(*arguments, **options):
         def compiled(*arguments):
-            raise RuntimeError("no compiler here\nand much more")
+            raise RuntimeError("\n\n  no compiler here\nand more") from KeyError("triton")
 
         return compiled
 
     monkeypatch.setattr(torch, "compile", fails)
     double = captured.Compiled(lambda x: 2 * x)
-    with pytest.warns(RuntimeWarning, match="goes on without it, slower: no compiler here$"):
+    reason = "RuntimeError: no compiler here and more, caused by KeyError: 'triton'$"
+    with pytest.warns(RuntimeWarning, match=f"goes on without it, slower: {reason}"):
         assert double(3) == 6
     assert double(4) == 8

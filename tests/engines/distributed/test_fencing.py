@@ -23,5 +23,5 @@ def test_a_hung_node_wakes_up_and_then_all_are_killed(tmp_path):
     expected = f"begins at step 30 with {sum(models) / 2:g}"
     for rank in (0, 1):
         assert expected in said[f"3-{rank}"]
-    assert "began again after step 30 from the average of 2 of 2 nodes" in said["3-0"]
+    assert "restarted after step 30 from the average of 2 of 2 nodes" in said["3-0"]
     assert "left out" not in said["3-0"]

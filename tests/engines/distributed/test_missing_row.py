@@ -85,6 +85,6 @@ def test_a_restart_goes_on_after_the_very_step(tmp_path, monkeypatch):
         patched.setattr(DistributedEngine, "advance", advance)
         with pytest.raises(PeerLost, match=f"saved node 0 after {step} steps"):
             train(patched, out, config)
-    monkeypatch.setattr(Loop, "run", lambda loop, told: [loop.engine.step])
+    monkeypatch.setattr(Loop, "run", lambda loop, signals: [loop.engine.step])
     monkeypatch.setenv("MASTER_PORT", str(free_port()))
     assert train_distributed(config, out, resume=True) == step

@@ -15,12 +15,14 @@ import torch.distributed as dist
 
 import basegraph as bg
 from basegraph.engines import checkpoint
+from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.recovery import node_files, survivors
 from basegraph.storage import files
 from basegraph.storage.files import CannotWrite
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Diverged, Watcher
+from basegraph.training.run import Diverged
 from basegraph.training.train import train
+from basegraph.training.watcher import Watcher
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -88,7 +90,7 @@ def test_a_model_that_is_not_finite_is_not_saved(kind, tmp_path, caplog):
         x[1] = math.nan
     said = lose_a_neighbor(optimizer)
     assert said.endswith("; not saved: the model of node 0 has values that are not finite")
-    optimizer._node.keep(2)
+    optimizer._node.save_if_due(2)
     assert "no checkpoint after 2 steps: the model of node 0 has values" in caplog.text
     assert checkpoint.header(tmp_path / "node-0.safetensors")[0]["step"] == 1
 
@@ -116,7 +118,7 @@ def test_files_serve_until_there_are_newer_ones(kind, tmp_path, caplog):
         caplog.clear()
         x, optimizer = job(tmp_path, kind=kind)
         assert (x.tolist(), optimizer.gossip_step) == ([1.0] * 3, 1000)
-        assert "began again after step 1000 from the average of 3 of 3 nodes" in caplog.text
+        assert "restarted after step 1000 from the average of 3 of 3 nodes" in caplog.text
     optimizer.step()
     assert "saved node 0 after 1001 steps" in lose_a_neighbor(optimizer)
     caplog.clear()
@@ -183,7 +185,7 @@ def test_which_files_belong_together(case, tmp_path):
     there, (step, nodes) = CASES[case]
     for node, after, facts in there:
         saved(tmp_path, node, float(after), after, **facts)
-    again = survivors.restart(tmp_path, torch.zeros(3), None)
+    again = survivors.restart(tmp_path, torch.zeros(3), FixedMembership())
     assert again is not None
     assert (again.step, again.survivors) == (step, nodes)
 

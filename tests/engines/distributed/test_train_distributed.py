@@ -19,7 +19,7 @@ from basegraph.engines.distributed.recovery import generation, node_files
 from basegraph.errors import InvalidArgument
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.problem import Replica
+from basegraph.training.problem import Problem
 from basegraph.training.train import train
 from support import launch
 from support.cli import run_here
@@ -91,7 +91,7 @@ def test_a_killed_node_then_fewer_nodes(forks, tmp_path):
         said = job.wait_for(  # in a round, or where all nodes tell each other their losses
             r"node \d: node 1 (\(last seen at .*\) )?did not answer at .*step \d+"
         )
-        job.wait_for(r"began again after step \d+ from the average of 2 of 3 nodes")
+        job.wait_for(r"restarted after step \d+ from the average of 2 of 3 nodes")
         text = job.wait_for(r"now 3 nodes: base:k=1[^\n]*n=3\n(.|\n)*epoch \d+:").string
         assert "saved node" in text, said
         text = job.stop()
@@ -130,8 +130,8 @@ def test_a_run_saves_and_stops_when_torchrun_is_killed(tmp_path):
 def test_any_number_of_nodes_begins_from_the_survivors_average(tmp_path):
     done = nodes_of(3, "restart_script.py", tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("began again") == 3
-    assert "began again after step 43 from the average of 4 of 5 nodes; base:k=1 for n=3" in (
+    assert done.stdout.count("restarted") == 3
+    assert "restarted after step 43 from the average of 4 of 5 nodes; base:k=1 for n=3" in (
         done.stderr
     )
 
@@ -246,7 +246,7 @@ def test_what_only_one_node_cannot_read_is_said_by_node_0(tmp_path):
 def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     """A machine comes back with nodes' files from before the checkpoint, or of an earlier start."""
     train(RunConfig(nodes=2, epochs=2), tmp_path / "machine-0" / "run")
-    replica = Replica(RunConfig(nodes=2), load("digits"), build("mlp", (1, 8, 8), 10, 0))
+    problem = Problem(RunConfig(nodes=2), load("digits"), build("mlp", (1, 8, 8), 10, 0))
     facts = {
         "n": 2,
         "step": 9,
@@ -254,8 +254,8 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
         "loss_sum": 9.0,
         "loss_count": 9,
         "seconds": 1.0,
-        "config": replica.config.computes(),
-        "fingerprint": replica.fingerprint,
+        "config": problem.config.computes(),
+        "fingerprint": problem.fingerprint,
     }
     other = tmp_path / "machine-1" / "run" / "nodes"
     node_files.save(other, 1, {"x": torch.zeros(8970)}, facts | {"generation": 4})
@@ -263,7 +263,7 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     generation.begin(tmp_path / "machine-0" / "run" / "nodes", 4)
     done = nodes_of(2, "own_machine.py", tmp_path, *TRAIN, "--epochs", 2, "--resume")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "began again" not in done.stdout
+    assert "restarted" not in done.stdout
     reason = "node 1: run/nodes/node-1.safetensors: epoch 0.43 is behind the checkpoint's"
     assert done.stderr.count(f"left out: {reason}") == 1
     reason = "node 1: run/nodes/node-0.safetensors: is of start 3; the run is at start 4"

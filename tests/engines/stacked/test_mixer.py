@@ -6,7 +6,7 @@ import torch
 
 import basegraph as bg
 from basegraph.engines.stacked.mixer import StackedMixer, average
-from basegraph.engines.stacked.peers import plan
+from basegraph.engines.stacked.peers import peers_of
 from support.mixing import FORMS, forms
 
 CPU = torch.device("cpu")
@@ -51,8 +51,8 @@ def test_nodes_that_agree_stay_where_they_are(spec, form):
     assert torch.equal(forms(bg.topology(spec, n=25), torch.float32)[form](x), x)
 
 
-def test_plan_pads_with_the_node_itself():
-    peers, weights = plan(bg.topology("base", n=5)[0])
+def test_peers_are_padded_with_the_node_itself():
+    peers, weights = peers_of(bg.topology("base", n=5)[0])
     assert peers[4].tolist() == [4]
     assert weights[4].tolist() == [0.0]
 

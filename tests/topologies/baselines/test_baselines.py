@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 
 import basegraph as bg
-from basegraph.topologies.core.draws import integers
+from basegraph.topologies.core.random import integers
 
 F = Fraction
 

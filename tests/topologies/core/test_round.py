@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import basegraph as bg
 from basegraph import Origin, Round
+from basegraph.topologies.transform.copies import spread, tiled
 from support.assertions import assert_arcs_well_formed, dense
 
 
@@ -35,7 +36,7 @@ def test_views_are_exact(r):
 
 @given(rounds(), st.integers(1, 4))
 def test_tiled_and_spread_are_copies(r, copies):
-    side_by_side, interleaved = r.tiled(copies), r.spread(copies)
+    side_by_side, interleaved = tiled(r, copies), spread(r, copies)
     assert side_by_side.n == interleaved.n == r.n * copies
     assert_arcs_well_formed(side_by_side)
     assert_arcs_well_formed(interleaved)

@@ -11,8 +11,9 @@ import pytest
 import basegraph as bg
 from basegraph.topologies.paper.base import base
 from basegraph.topologies.short.block_merge import BlockMerge, merge_degree
-from basegraph.topologies.short.block_mix import BlockMix, has_room
-from basegraph.topologies.short.laid_mix import LaidMix
+from basegraph.topologies.short.block_mix import BlockMix
+from basegraph.topologies.short.corner_middle import CornerMiddle, has_room
+from basegraph.topologies.short.laid_middle import LaidMiddle
 from basegraph.topologies.short.layout import lay_out
 from basegraph.topologies.transform.side_by_side import SideBySide
 from support.assertions import assert_nodes_agree_with_rounds
@@ -22,6 +23,11 @@ F = Fraction
 
 def blocks(sizes, k):
     return SideBySide([(base(size, k), 1) for size in sizes], redundant=True)
+
+
+def corner_mix(rows, columns, k, redundant):
+    rows, columns = blocks(rows, k), blocks(columns, k)
+    return BlockMix(rows, columns, CornerMiddle(rows, columns, redundant), k)
 
 
 def starts(sizes):
@@ -42,7 +48,7 @@ def test_any_two_partitions_with_room_are_exact(k):
         n = int(rng.integers(6, 40))
         rows, columns = partitions(n, rng), partitions(n, rng)
         if has_room(starts(rows), starts(columns), n, k):
-            t = BlockMix(blocks(rows, k), blocks(columns, k), k, redundant=bool(valid % 2))
+            t = corner_mix(rows, columns, k, redundant=bool(valid % 2))
             assert bg.verify(t).max_degree == t.max_degree <= k
             assert_nodes_agree_with_rounds(t, t.period)
             assert max(t.round(t.rows.period).weights, default=0) <= 0.5
@@ -64,7 +70,10 @@ def test_any_layout_is_exact():
         if layout is None:
             refused += 1
             continue
-        t = LaidMix(blocks(rows, 1), blocks(columns, 1), layout, redundant=bool(turn % 2))
+        middle = LaidMiddle(layout, redundant=bool(turn % 2))
+        t = BlockMix(blocks(rows, 1), blocks(columns, 1), middle, 1)
+        places = [middle.place(i) for i in range(n)]
+        assert [middle.node(place) for place in places] == list(range(n))
         assert layout.count.sum(axis=1).tolist() == rows
         assert layout.count.sum(axis=0).tolist() == columns
         assert bg.verify(t).max_degree == t.max_degree <= 1
@@ -132,7 +141,7 @@ def test_block_mix_with_one_neighbor():
 
 def test_the_middle_of_three_nodes():
     """Rows 2 + 1 and columns 2 + 1: P Q / n = 4/3, so one shared node and 1/3 left over."""
-    t = BlockMix(blocks([2, 1], 1), blocks([2, 1], 1), 1, redundant=True)
+    t = corner_mix([2, 1], [2, 1], 1, redundant=True)
     assert t.period == 3
     assert t[0] == bg.Round.from_edges(3, {(0, 1): F(1, 2)})
     assert t[1] == bg.Round.from_edges(3, {(1, 2): F(1, 3)})

@@ -8,10 +8,13 @@ from statistics import fmean
 import pytest
 
 import basegraph as bg
-from basegraph.topologies.short.laid_table import LAID
-from basegraph.topologies.short.planner import best_plan, length
+from basegraph.topologies.paper.base import base_length
+from basegraph.topologies.short.planner import default_planner
+from basegraph.topologies.short.plans import EuclidPlan, LaidMixPlan, MergePlan, MixPlan
 from support.assertions import assert_nodes_agree_with_rounds
 from support.golden import golden
+
+PLANNER = default_planner()
 
 
 def assert_proved_and_not_longer_than_base(n, k):
@@ -20,7 +23,7 @@ def assert_proved_and_not_longer_than_base(n, k):
     assert certificate.method == "exact"
     assert certificate.max_degree == t.max_degree <= k
     assert bg.shortest_possible(n, k) <= t.period <= bg.topology("base", n=n, k=k).period
-    assert t.period == max(1, length(n, k))
+    assert t.period == max(1, PLANNER.length(n, k))
 
 
 def test_proved_for_every_n_with_one_neighbor():
@@ -50,10 +53,10 @@ def test_proved_for_large_n(n, k):
     assert certificate.period < bg.topology("base", n=n, k=k).period
 
 
-@pytest.mark.parametrize("n", [n for n in LAID if n > 300])
+@pytest.mark.parametrize("n", [n for n in PLANNER.laid if n > 300])
 def test_the_table_of_layouts_is_proved(n):
     t = bg.topology("short", n=n)
-    assert t.period == length(n, 1)
+    assert t.period == PLANNER.length(n, 1)
     assert bg.verify(t).method == "exact"
 
 
@@ -74,7 +77,7 @@ def test_as_short_as_another_program_finds():
     ],
 )
 def test_mean_lengths(k, sizes, mean):
-    assert fmean(length(n, k) for n in sizes) <= mean
+    assert fmean(PLANNER.length(n, k) for n in sizes) <= mean
 
 
 @pytest.mark.parametrize(
@@ -101,13 +104,17 @@ def test_golden_lengths(n, k, rounds):
 
 def test_the_same_plan_everywhere():
     """Every rank plans for itself: a changed plan is a changed topology."""
-    mix = best_plan(997, 1)
-    assert mix.kind == "mix"
-    assert mix.blocks == (((22, 1), (64, 15), (15, 1)), ((128, 7), (80, 1), (21, 1)))
-    merge = best_plan(10, 3)
-    assert (merge.kind, merge.blocks) == ("merge", (((4, 1), (3, 1), (3, 1)),))
-    product = best_plan(27, 1)
-    assert (product.kind, product.rounds) == ("euclid", 7)
+    rows, columns = ((22, 1), (64, 15), (15, 1)), ((128, 7), (80, 1), (21, 1))
+    assert PLANNER.best_plan(997, 1) == MixPlan(14, rows, columns, 1)
+    assert PLANNER.best_plan(10, 3) == MergePlan(2, (4, 3, 3), 3)
+    assert PLANNER.best_plan(27, 1) == EuclidPlan(7, 27)
+    assert PLANNER.best_plan(46, 1) == LaidMixPlan(7, ((8, 5), (6, 1)), ((8, 5), (6, 1)), 1)
+
+
+@pytest.mark.parametrize("k", range(1, 8))
+def test_length_of_base_is_known_without_building_it(k):
+    for n in [*range(1, 200), 243, 1000, 4095, 4096, 10**6, 999_983]:
+        assert base_length(n, k) == bg.topology("base", n=n, k=k).period
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])

@@ -9,10 +9,14 @@ import pytest
 
 import basegraph as bg
 from basegraph.topologies.short.euclid import by_mirrors, chain, euclid_length
-from basegraph.topologies.steady.choices import Choices, free_mirrors
-from basegraph.topologies.steady.middle_table import MIDDLES
-from basegraph.topologies.steady.solved_mix import AIM, Middle, middle_weights, solved_mix
-from basegraph.topologies.steady.steady_table import CHOICES
+from basegraph.topologies.steady.free_mirrors import MirrorParameters, free_mirrors, mirror_table
+from basegraph.topologies.steady.solved_mix import (
+    AIM,
+    MixParameters,
+    middle_weights,
+    mix_table,
+    solved_mix,
+)
 
 
 def test_proved_for_every_n():
@@ -40,7 +44,7 @@ def test_any_choices_are_exact():
             renamed = tuple(np.flatnonzero(rng.integers(0, 2, size=total)).tolist())
             extras = tuple((int(s), 3, 5) for s in rng.integers(0, places, rng.integers(0, 3)))
             backwards = bool(rng.integers(0, 2))
-            choices = Choices(tuple(splits), tuple(lifts), renamed, backwards, extras)
+            choices = MirrorParameters(tuple(splits), tuple(lifts), renamed, backwards, extras)
             t = by_mirrors("any choices", n, free_mirrors(places, choices))
             assert bg.verify(t).period == total + len(extras), choices
 
@@ -50,9 +54,9 @@ def _coprime(factor):
 
 
 def test_the_table_is_calmer_than_base_and_hardly_longer_than_euclid():
-    assert len(CHOICES) > 45
-    assert max(CHOICES) <= 64
-    for n in CHOICES:
+    assert len(mirror_table()) > 45
+    assert max(mirror_table()) <= 64
+    for n in mirror_table():
         t = bg.topology("steady", n=n)
         assert t.period <= euclid_length(n) + 2
         base = bg.training_disagreement(bg.topology("base", n=n), 0.05)
@@ -61,9 +65,9 @@ def test_the_table_is_calmer_than_base_and_hardly_longer_than_euclid():
 
 def test_middles_are_calmer_than_mirrors():
     """Anything that is not would better be left out."""
-    for n, middle in MIDDLES.items():
+    for n, middle in mix_table().items():
         places = n if n % 2 else n // 2
-        mirrors = by_mirrors("mirrors", n, free_mirrors(places, CHOICES[n]))
+        mirrors = by_mirrors("mirrors", n, free_mirrors(places, mirror_table()[n]))
         mix = solved_mix(middle, "mix")
         calm, known = (bg.training_disagreement(t, 0.05) for t in (mix, mirrors))
         assert calm < known, n
@@ -73,7 +77,7 @@ def test_middles_are_calmer_than_mirrors():
 def test_any_middle_that_can_be_solved_is_exact():
     """Nodes of 33 that change places or partners at random; the rest is refused."""
     rng = np.random.Generator(np.random.Philox(key=3))
-    rows, columns, place, mate = MIDDLES[33]
+    rows, columns, place, mate = mix_table()[33]
     solved = refused = 0
     for _ in range(60):
         swap = np.arange(33)
@@ -81,7 +85,7 @@ def test_any_middle_that_can_be_solved_is_exact():
         swap[[i, j]] = j, i
         elsewhere = np.array(place)[swap] if rng.integers(0, 2) else np.array(place)
         others = swap[np.array(mate)[swap]] if (elsewhere == place).all() else np.array(mate)
-        middle = Middle(rows, columns, tuple(elsewhere.tolist()), tuple(others.tolist()))
+        middle = MixParameters(rows, columns, tuple(elsewhere.tolist()), tuple(others.tolist()))
         try:
             t = solved_mix(middle, "any middle")
         except bg.InvalidArgument as refusal:
@@ -96,7 +100,7 @@ def test_any_middle_that_can_be_solved_is_exact():
 
 def test_the_weights_of_a_middle_are_the_nearest_to_their_aim():
     """Any other solution differs by what moves nothing, and that is orthogonal to w - AIM."""
-    middle = MIDDLES[33]
+    middle = mix_table()[33]
     weights = middle_weights(middle)
     row, column = (np.repeat(np.arange(len(s)), s) for s in (middle.rows, middle.columns))
     column = column[list(middle.place)]

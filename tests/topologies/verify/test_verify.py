@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 import basegraph as bg
 from basegraph import Round, Sequence
-from basegraph.topologies.verify.certificate import (
+from basegraph.topologies.core.closed_form import ClosedFormSequence
+from basegraph.topologies.core.random import generator
+from basegraph.topologies.verify.modular import (
     PRIMES_BETWEEN_2_30_AND_2_31,
-    _is_prime,
-    _random_primes,
-    check_rounds,
+    is_prime,
+    random_primes,
 )
+from basegraph.topologies.verify.rounds import check_rounds
 from support.assertions import is_finite_time, is_valid
 
 SEQUENCES = [("base", 5, 1), ("base", 6, 1), ("simple-base", 7, 2), ("base", 10, 2), ("base", 9, 3)]
@@ -144,27 +146,27 @@ def test_complaints_name_round_nodes_and_values(change, message):
 
 
 def test_claims_are_checked():
-    directed = bg.topology("one-peer-exponential", n=4)
-    directed.symmetric = True
+    rounds = bg.topology("one-peer-exponential", n=4)
+    directed = ClosedFormSequence(
+        "directed", 4, rounds.period, rounds.segments, max_degree=1, symmetric=True
+    )
     with pytest.raises(bg.InvalidRound, match="arc 0 ← 3 of weight 1/2 has no counterpart"):
         bg.verify(directed)
-    crowded = bg.topology("complete", n=4)
-    crowded.max_degree = 2
+    segments = bg.topology("complete", n=4).segments
+    crowded = ClosedFormSequence("crowded", 4, 1, segments, max_degree=2, symmetric=True)
     with pytest.raises(bg.InvalidRound, match="node 0 talks to 3 neighbors, more than 2"):
         bg.verify(crowded)
 
 
 def test_a_construction_must_keep_its_promise():
-    t = bg.topology("base", n=25, k=4)
-    t.promised_degree = 3
+    t = Sequence(bg.topology("base", n=25, k=4), promised_degree=3)
     with pytest.raises(bg.InvalidRound, match="node 0 talks to 4 neighbors, more than 3"):
         bg.verify(t)
 
 
 def test_fooling_a_known_seed_does_not_fool_a_fresh_one():
     """Weights 1/(p+2) are 1/2 modulo p; the primes of a seed that is known can be prepared for."""
-    draws = np.random.Generator(np.random.Philox(key=0))
-    primes = list(islice(_random_primes(draws), 3))
+    primes = list(islice(random_primes(generator(0)), 3))
     rounds = [Round.from_edges(2, {(0, 1): Fraction(1, p + 2)}) for p in primes]
     assert bg.verify(rounds, method="freivalds", seed=0).seed == 0
     for _ in range(3):
@@ -217,14 +219,14 @@ def test_certificates_say_how():
 
 def test_primality():
     small = [p for p in range(2, 20_000) if all(p % d for d in range(2, int(p**0.5) + 1))]
-    assert [p for p in range(20_000) if _is_prime(p)] == small
-    assert all(_is_prime(p) for p in (2**31 - 1, 2**30 + 3))
-    assert not any(_is_prime(p) for p in (2**30 + 1, 46337 * 46337, 2_147_483_645))
+    assert [p for p in range(20_000) if is_prime(p)] == small
+    assert all(is_prime(p) for p in (2**31 - 1, 2**30 + 3))
+    assert not any(is_prime(p) for p in (2**30 + 1, 46337 * 46337, 2_147_483_645))
 
 
 def test_the_number_of_primes_in_the_error_bound():
     """Sieved: all primes between 2^30 and 2^31, a segment at a time."""
-    divisors = [p for p in range(3, 46_342, 2) if _is_prime(p)]
+    divisors = [p for p in range(3, 46_342, 2) if is_prime(p)]
     found, length = 0, 2**23
     for low in range(2**30 + 1, 2**31, 2 * length):  # the odd numbers low, low + 2, ...
         prime = np.ones(length, dtype=bool)

@@ -115,15 +115,38 @@ class Compiled:
         """What the function returns."""
         if self.works:
             try:
-                return self._compiled(*arguments)
+                # A compiler warns of what the user did not ask for (float32 products without TF32,
+                # deprecated parts of torch): where warnings are errors, that would end it.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    return self._compiled(*arguments)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # a compiler can fail in any way it likes
-                reason = str(error).strip().partition("\n")[0][:200]
                 warnings.warn(
-                    f"torch.compile failed, training goes on without it, slower: {reason}",
+                    "torch.compile failed, training goes on without it, slower: "
+                    f"{reason_of(error)}",
                     RuntimeWarning,
                     stacklevel=2,
                 )
                 self.works = False
         return self.function(*arguments)
+
+
+def reason_of(error: BaseException) -> str:
+    r"""An exception and its causes on one line: their types, and how their messages begin.
+
+    Example:
+        >>> reason_of(RuntimeError("\nno compiler here\nand much more"))
+        'RuntimeError: no compiler here and much more'
+        >>> reason_of(KeyError())
+        'KeyError'
+
+    """
+    parts = []
+    cause: BaseException | None = error
+    while cause is not None:
+        lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        parts.append(": ".join([type(cause).__name__, *[" ".join(lines[:3])[:300]][: len(lines)]]))
+        cause = cause.__cause__
+    return ", caused by ".join(parts)

@@ -1,4 +1,4 @@
-"""Preparing the next epoch while the device works on this one."""
+"""Prefetching: the next epoch is prepared while the device works on this one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,16 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
-    """prepare(epoch), of which one can be under way while others work."""
+class Prefetch(Generic[T]):
+    """prepare(epoch) in a thread, one epoch at a time.
+
+    Example:
+        >>> tables = Prefetch(lambda epoch: f"tables of epoch {epoch}")
+        >>> tables.begin(3)
+        >>> tables.get(3)
+        'tables of epoch 3'
+
+    """
 
     def __init__(self, prepare: Callable[[int], T]) -> None:
         self._prepare = prepare

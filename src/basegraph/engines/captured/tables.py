@@ -1,7 +1,7 @@
 """Rounds as tables: the round of every step of an epoch, for a graph that reads one of them.
 
-Replicas stand beside each other: N = replicas · n nodes. With few neighbors a round is whom every
-node hears, (N, k) peers and weights; with many it is the dense matrices, (replicas, n, n).
+The nodes of several runs stand beside each other: N = runs · n nodes. With few neighbors a round is
+whom every node hears, (N, k) peers and weights; with many it is the dense matrices, (runs, n, n).
 """
 
 from __future__ import annotations
@@ -13,29 +13,34 @@ import torch
 from torch import Tensor
 
 from basegraph.engines.stacked.mixer import few_neighbors, gathers_on_gpu, one_neighbor
-from basegraph.engines.stacked.peers import plan
+from basegraph.engines.stacked.peers import peers_of
 from basegraph.topologies.core.round import FloatArray, IntArray, Round
 from basegraph.topologies.core.sequence import Topology
 
-FEW = 4
+MAX_GATHERED = 4
 """Neighbors up to which gathering rows moves no more than a matrix product does."""
 
 
 class RoundTables:
-    """The form that fits all rounds of some topologies with n nodes each."""
+    """Tables of a form that fits all rounds of some topologies with n nodes each.
+
+    Args:
+        topologies: One per run.
+
+    """
 
     def __init__(self, topologies: Sequence[Topology]) -> None:
         self.topologies = topologies
         self.n = topologies[0].n
         self.width = max(1, *(t.max_degree for t in topologies))
-        self.gathers = self.width <= FEW or gathers_on_gpu(self.n, self.width)
+        self.gathers = self.width <= MAX_GATHERED or gathers_on_gpu(self.n, self.width)
         self._known: dict[tuple[int, int | None], tuple[IntArray, FloatArray]] = {}
 
     def of(self, numbers: list[list[int | None]]) -> dict[str, Tensor]:
-        """Tables for the rounds numbers[step][replica], in main memory; None: nobody talks."""
-        found = [[self._entry(*place) for place in enumerate(step)] for step in numbers]
-        peers = np.array([[p for p, _ in step] for step in found])
-        weights = np.array([[w for _, w in step] for step in found])
+        """Tables for the rounds numbers[step][run], in main memory; None: nobody communicates."""
+        entries = [[self._entry(*place) for place in enumerate(step)] for step in numbers]
+        peers = np.array([[p for p, _ in step] for step in entries])
+        weights = np.array([[w for _, w in step] for step in entries])
         if any(t.period is None for t in self.topologies):
             self._known.clear()  # those rounds do not come again
         if not self.gathers:
@@ -57,15 +62,15 @@ class RoundTables:
         return few_neighbors(peers, weights)
 
     def _dense(self, w_rnn: Tensor, x_nd: Tensor) -> Tensor:
-        """As `stacked.dense`, for several runs beside each other."""
+        """As `stacked.mixer.dense`, for several runs beside each other."""
         x_rnd = x_nd.view(-1, self.n, x_nd.shape[1])
         first_r1d = x_rnd[:, :1]
         return (first_r1d + torch.bmm(w_rnn, x_rnd - first_r1d)).flatten(0, 1)
 
-    def _entry(self, replica: int, number: int | None) -> tuple[IntArray, FloatArray]:
-        key = replica, number
+    def _entry(self, run: int, number: int | None) -> tuple[IntArray, FloatArray]:
+        key = run, number
         if key not in self._known:
-            r = None if number is None else self.topologies[replica].round(number)
+            r = None if number is None else self.topologies[run].round(number)
             self._known[key] = self._heard(r) if self.gathers else self._matrix(r)
         return self._known[key]
 
@@ -73,9 +78,9 @@ class RoundTables:
         peers = np.repeat(np.arange(self.n)[:, None], self.width, axis=1)
         weights = np.zeros((self.n, self.width))
         if r is not None:
-            found = plan(r)
-            here = found.peers.shape[1]
-            peers[:, :here], weights[:, :here] = found.peers, found.weights
+            known = peers_of(r)
+            width = known.peers.shape[1]
+            peers[:, :width], weights[:, :width] = known.peers, known.weights
         return peers, weights
 
     def _matrix(self, r: Round | None) -> tuple[IntArray, FloatArray]:

@@ -9,15 +9,17 @@ from torch import Tensor, nn
 
 from basegraph.errors import BasegraphError, InvalidArgument
 
-BUFFERS = ("local", "average")
-"""What becomes of buffers at a step: they stay, or are mixed with the neighbors' as x is."""
 
-
-class Companions:
+class ModelBuffers:
     """Buffers and frozen parameters of a model.
 
-    All begin as node 0's. Buffers of floating-point type, such as the running statistics of a
+    All start as node 0's. Buffers of floating-point type, such as the running statistics of a
     BatchNorm, can be averaged; integers and values that are not finite stay as they are.
+
+    Args:
+        model: The module.
+        trained: Its parameters that are trained.
+
     """
 
     def __init__(self, model: nn.Module, trained: list[Tensor]) -> None:
@@ -31,7 +33,7 @@ class Companions:
         self._homes = [(m, name, p) for m, name, p in own if p is not None and id(p) in ours]
         if len({id(p) for *_, p in self._homes}) < len(ours):
             raise InvalidArgument(
-                "model", type(model).__name__, "has not all the parameters that are trained"
+                "model", type(model).__name__, "does not have all the parameters that are trained"
             )
         known = {id(p): name for name, p in model.named_parameters()}
         self.names = [known[id(p)] for p in trained]
@@ -94,7 +96,7 @@ def running_statistics(parameters: list[Tensor]) -> list[str]:
     An optimizer is given parameters, not the model; so the modules of this process are searched.
     """
     ours = {id(p) for p in parameters}
-    found = set()
+    names = set()
     for candidate in gc.get_objects():
         if not issubclass(type(candidate), nn.Module):
             continue
@@ -102,5 +104,5 @@ def running_statistics(parameters: list[Tensor]) -> list[str]:
             continue
         own, buffers = (vars(candidate).get(name, {}) for name in ("_parameters", "_buffers"))
         if any(id(p) in ours for p in own.values()) and buffers.get("running_mean") is not None:
-            found.add(type(candidate).__name__)
-    return sorted(found)
+            names.add(type(candidate).__name__)
+    return sorted(names)

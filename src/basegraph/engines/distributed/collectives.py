@@ -2,77 +2,84 @@
 
 `torch.distributed`'s own wait as long as their process group says, 30 minutes unless a user has
 said otherwise, and so does a process that ends while one is under way. What each is for
-(`phase`) is noted beforehand, see `progress`.
+(`phase`) is noted beforehand, see `membership.progress`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 
-from basegraph.engines.distributed.membership import progress
+if TYPE_CHECKING:
+    from basegraph.engines.distributed.membership.contract import Membership
 
 
-def all_reduce(x: Tensor, group: Any, phase: str, *, routine: bool = False) -> None:
+def all_reduce(x: Tensor, membership: Membership, phase: str, *, routine: bool = False) -> None:
     """Every node's x becomes the sum of all; `routine` where that happens at every step."""
     options = c10d.AllreduceOptions()
-    _complete(lambda nodes: nodes.allreduce([_real(x)], options), options, group, phase, routine)
+    with _completed(membership, options, phase, routine=routine) as wait:
+        wait(membership.group.allreduce([_real(x)], options))
 
 
-def broadcast(x: Tensor, group: Any, phase: str) -> None:
+def broadcast(x: Tensor, membership: Membership, phase: str) -> None:
     """Every node's x becomes node 0's."""
     options = c10d.BroadcastOptions()
-    _complete(lambda nodes: nodes.broadcast([_real(x)], options), options, group, phase)
+    with _completed(membership, options, phase) as wait:
+        wait(membership.group.broadcast([_real(x)], options))
 
 
-def all_gather(x: Tensor, group: Any, phase: str) -> list[Tensor]:
+def all_gather(x: Tensor, membership: Membership, phase: str) -> list[Tensor]:
     """All nodes' x, at every node."""
     own = x.contiguous()
-    rows = [torch.empty_like(own) for _ in range(dist.get_world_size(group))]
+    rows = [torch.empty_like(own) for _ in range(membership.n)]
     outputs = [[_real(row) for row in rows]]
     options = c10d.AllgatherOptions()
-    _complete(lambda nodes: nodes.allgather(outputs, [_real(own)], options), options, group, phase)
+    with _completed(membership, options, phase) as wait:
+        wait(membership.group.allgather(outputs, [_real(own)], options))
     return rows
 
 
-def gather(x: Tensor, group: Any, phase: str) -> list[Tensor]:
+def gather(x: Tensor, membership: Membership, phase: str) -> list[Tensor]:
     """All nodes' x at node 0, nothing elsewhere."""
     own = x.contiguous()
-    size = dist.get_world_size(group) if dist.get_rank(group) == 0 else 0
-    rows = [torch.empty_like(own) for _ in range(size)]
+    rows = [torch.empty_like(own) for _ in range(membership.n if membership.node == 0 else 0)]
     outputs = [[_real(row) for row in rows]] if rows else []
     options = c10d.GatherOptions()
-    _complete(lambda nodes: nodes.gather(outputs, [_real(own)], options), options, group, phase)
+    with _completed(membership, options, phase) as wait:
+        wait(membership.group.gather(outputs, [_real(own)], options))
     return rows
 
 
-def scatter(x: Tensor, rows: list[Tensor], group: Any, phase: str) -> None:
+def scatter(x: Tensor, rows: list[Tensor], membership: Membership, phase: str) -> None:
     """Every node's x becomes its own of node 0's rows; other nodes give none."""
     inputs = [[_real(row.contiguous()) for row in rows]] if rows else []
     options = c10d.ScatterOptions()
-    _complete(lambda nodes: nodes.scatter([_real(x)], inputs, options), options, group, phase)
+    with _completed(membership, options, phase) as wait:
+        wait(membership.group.scatter([_real(x)], inputs, options))
 
 
-def _complete(
-    begin: Callable[[Any], Any], options: Any, group: Any, phase: str, routine: bool = False
-) -> None:
-    known = progress.of(group)
-    patience = timedelta(seconds=known.timeout)
-    options.timeout = patience  # gloo's own threads give up too, or the process could not end
+@contextmanager
+def _completed(
+    membership: Membership, options: Any, phase: str, *, routine: bool = False
+) -> Iterator[Callable[[Any], Any]]:
+    """Note the collective, bound it in time, and name whoever is lost in it."""
+    progress = membership.progress
+    timeout = timedelta(seconds=progress.timeout)
+    options.timeout = timeout  # gloo's own threads give up too, or the process could not end
     options.asyncOp = True
-    known.reached(phase, routine=routine)
-    began = time.monotonic()
+    progress.reached(phase, routine=routine)
+    started = time.monotonic()
     try:
-        begin(dist.group.WORLD if group is None else group).wait(patience)
+        yield lambda work: work.wait(timeout)
     except RuntimeError as error:
-        raise known.peer_lost(None, phase, error, time.monotonic() - began) from None
+        raise progress.peer_lost(None, phase, error, time.monotonic() - started) from None
 
 
 def _real(x: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ class Deferred:
 
     @classmethod
     def of(cls, value: Tensor) -> Deferred:
-        """A vector that is there."""
+        """A vector that needs no computation."""
         known = cls.__new__(cls)
         known._value = value
         return known
@@ -85,6 +85,6 @@ class Deferred:
         return self + -1.0 * other
 
 
-def there(vectors: Any) -> Any:
-    """A state whose vectors are there."""
+def deferred(vectors: Any) -> Any:
+    """A state with its vectors as `Deferred` ones."""
     return type(vectors)(*(Deferred.of(v) for v in vectors))

@@ -7,103 +7,112 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
-from basegraph.data.augment import gather
 from basegraph.data.dataset import Dataset
-from basegraph.engines.device import on_device
+from basegraph.engines.contract import EngineProblem, EngineRun
+from basegraph.engines.device import DeviceData
 from basegraph.engines.distributed import collectives
+from basegraph.engines.distributed.blocks import Options, Part, in_blocks
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.torchrun import orphaned
-from basegraph.engines.evaluation import Accuracy, Questions, chunk_size, correct, one_by_one
+from basegraph.engines.distributed.method import NodeMethod
+from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.options import NodeOptions
+from basegraph.engines.evaluation import (
+    Questions,
+    Score,
+    Selection,
+    chunk_size,
+    one_by_one,
+    totals,
+)
 from basegraph.models.gradients import Gradients, products_in
-from basegraph.optim.decentralized import DecentralizedOptimizer
-from basegraph.training.problem import Replica
-from basegraph.training.selection import Selection
 
-PATIENCE = 10
-"""The most steps between two times at which all nodes tell each other their losses."""
-OFTEN = 1.0
-"""Seconds between two such times, if steps take long: a signal is heeded only then."""
+MAX_PENDING = 10
+"""The most steps between two exchanges of losses and signals."""
+EXCHANGE_SECONDS = 1.0
+"""Seconds between two such exchanges, if steps take long: a signal is seen by all only then."""
 
 PARENT_ENDED = signal.SIGHUP
 """The signal that stands for torchrun's end: nobody sends one then."""
 
 
 class DistributedEngine:
-    """Holds one node's model and the data, and makes steps with the others."""
+    """Holds one node's model and the data, and makes steps with the others.
 
-    alone = False
-    patience = 1
+    It makes one run, and is the view of that run itself.
+    """
 
-    def __init__(
-        self, dataset: Dataset, replica: Replica, device: torch.device, timeout: float
-    ) -> None:
-        self.replicas = [replica]
-        self.config = config = replica.config
-        self.node, self.n = dist.get_rank(), dist.get_world_size()
-        self.device = device
-        self.steps_per_epoch, self.total_steps = replica.steps_per_epoch, replica.total_steps
-        self.mean, self.std = (torch.as_tensor(s).to(device) for s in dataset.statistics())
-        self.images, self.labels = on_device(dataset.train, device)
-        self.test = on_device(dataset.test, device)
-        model = replica.model
+    def __init__(self, dataset: Dataset, problem: EngineProblem, membership: Membership) -> None:
+        self.problem = problem
+        self.config = config = problem.config
+        self.membership = membership
+        self.node, self.n = membership.node, membership.n
+        self.device = device = membership.device
+        self.steps_per_epoch = problem.steps_per_epoch
+        self.data = DeviceData(dataset, device)
+        model = problem.model
         model.module.to(device)
-        self.gradients = Gradients(model, nn.functional.cross_entropy, precision=config.precision)
-        self.optimizer = DecentralizedOptimizer(
-            model.module.parameters(),
-            replica.method,
-            lr=config.lr,
-            topology=replica.topology,
-            weight_decay=config.weight_decay,
-            local_steps=config.local_steps,
-            timeout=timeout,
-            refuse_nonfinite=False,  # the run looks after that, see `not_finite`
-            allow_unstable=config.allow_unstable,
+        self.gradients = Gradients(model, problem.loss, precision=config.precision)
+        node = Node(
+            list(model.module.parameters()),
+            problem.topology,
+            membership,
+            NodeOptions(
+                local_steps=config.local_steps,
+                timeout=membership.timeout,
+                refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
+                stop_with_torchrun=False,  # all nodes stop at the same step
+            ),
         )
-        self.optimizer._node.stop.enabled = False  # all nodes stop at the same step, see `heed`
-        self.mixer = self.optimizer.mixer
+        node.start({"algorithm": problem.method.name})
+        self.mixer = node.mixer
+        self.method = NodeMethod(problem.method, node)
+        self._step = 0
         self._epoch: tuple[int, dict[str, Tensor]] | None = None
         self._losses: list[Tensor] = []
-        self._heeded = self.step, time.monotonic()
+        self._max_pending = 1
+        self._exchanged = self.step, time.monotonic()
+
+    @property
+    def runs(self) -> Sequence[EngineRun]:
+        """The view of the one run: this engine."""
+        return (self,)
 
     @property
     def step(self) -> int:
         """Steps made so far."""
-        return self.optimizer.gossip_step
+        return self._step
 
     @property
     def x_d(self) -> Tensor:
         """The model of this node."""
-        return self.optimizer.model
+        return self.method.node.x_d
 
     # -- steps -------------------------------------------------------------------------------
 
     def advance(self) -> None:
         """Make one step, with the others."""
-        planned = self._inputs(self.step)
-        samples = gather(self.images, **planned, mean=self.mean, std=self.std)
-        labels = self.labels[planned["sample"]]
+        samples, labels = self.data.batch(self._planned(self.step))
         with products_in(self.config.precision):
             losses, gradients = self.gradients(self.x_d[None], samples[None], labels[None])
-        parts = self.replicas[0].model.views(gradients[0])
-        for name, parameter in self.replicas[0].model.module.named_parameters():
-            parameter.grad = parts[name]
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.replicas[0].learning_rate(self.step)
-        self.optimizer.step()
+        lr = self.problem.learning_rate(self.step)
+        options = Options(lr, self.config.weight_decay, self.problem.method)
+        self.method.step(self.step, in_blocks([Part(0, gradients[0], options)]))
+        self._step += 1
         self._losses.append(losses[0])
 
-    def _inputs(self, step: int) -> dict[str, Tensor]:
+    def _planned(self, step: int) -> dict[str, Tensor]:
         """What is planned for a step of this node."""
         epoch, within = divmod(step, self.steps_per_epoch)
         if self._epoch is None or self._epoch[0] != epoch:
             first = epoch * self.steps_per_epoch
-            planner = self.replicas[0].planner
-            plan = planner.steps(first, first + self.steps_per_epoch, [self.node])._asdict()
+            last = first + self.steps_per_epoch
+            plan = self.problem.planner.steps(first, last, [self.node])._asdict()
             self._epoch = (
                 epoch,
                 {
@@ -114,110 +123,106 @@ class DistributedEngine:
             )
         return {name: part[within] for name, part in self._epoch[1].items()}
 
-    def losses(self) -> Tensor:
-        """The nodes' losses (steps, n) at the steps since this was last asked."""
+    def losses(self) -> list[Tensor]:
+        """The losses (steps, n) of all nodes, at the steps since the last call."""
         if not self._losses:
-            return torch.empty(0, self.n)
-        found = self._of_all(torch.stack(self._losses), "the losses")
+            return [torch.empty(0, self.n)]
+        losses = self._of_all(torch.stack(self._losses), "the losses")
         self._losses = []
-        return found.T.cpu()
+        return [losses.T.cpu()]
 
-    def heed(self, told: list[int]) -> list[int]:
-        """The signals that any node has seen; by how long it took, when they are heeded next."""
-        own = told[0] if told else int(PARENT_ENDED) if orphaned() else 0
-        now, (step, before) = time.monotonic(), self._heeded
+    def losses_due(self, signals: Sequence[int]) -> bool:
+        """Whether enough steps are pending: in all processes at the same step."""
+        return len(self._losses) >= self._max_pending
+
+    def agree_on_signals(self, seen: Sequence[int]) -> list[int]:
+        """The signals that any node has seen; by the time of a step, when to ask next."""
+        own = seen[0] if seen else int(PARENT_ENDED) if orphaned() else 0
+        now, (step, before) = time.monotonic(), self._exchanged
         each = (now - before) / max(1, self.step - step)
         number = torch.tensor([own, each], dtype=torch.float64, device=self.device)
-        seen = self._of_all(number, "the signals").cpu()
-        self.patience = int(min(PATIENCE, max(1.0, OFTEN / max(float(seen[:, 1].max()), 1e-9))))
-        self._heeded = self.step, time.monotonic()
-        return [int(number) for number in seen[:, 0] if number]
+        answers = self._of_all(number, "the signals").cpu()
+        slowest = max(float(answers[:, 1].max()), 1e-9)
+        self._max_pending = int(min(MAX_PENDING, max(1.0, EXCHANGE_SECONDS / slowest)))
+        self._exchanged = self.step, time.monotonic()
+        return [int(number) for number in answers[:, 0] if number]
 
     # -- what came out -----------------------------------------------------------------------
 
-    def rows(self, replica: int = 0) -> slice:
-        """Where the run's nodes are among all."""
-        return slice(0, self.n)
+    @property
+    def hardware(self) -> str:
+        """What the steps are made on."""
+        name = self.device.type
+        if name == "cuda":
+            name = f"{torch.cuda.get_device_name(self.device)}, {self.config.precision}"
+        return f"{name}, {self.n} processes"
 
-    def evaluate(self, replica: int = 0, selection: Selection | None = None) -> dict[str, Accuracy]:
-        """Accuracies of these nodes on these samples, by set; of all where nothing is selected.
+    def evaluate(self, selection: Selection) -> dict[str, Score]:
+        """The scores of these nodes on these samples, by set.
 
         Every node evaluates its own model, and the average of all on its share of the samples.
         """
-        selection = selection or self.replicas[0].evaluated_last
         average = self._average(self.x_d.clone())
         mine = self.node in selection.nodes
-        found = {}
+        scores = {}
         for name, samples in selection.sets.items():
-            images, labels = self.test if name == "test" else (self.images, self.labels)
             places = torch.as_tensor(samples).to(self.device)
-            own = places if mine else places[:0]
-            asked = Questions(images, labels, own, self.mean, self.std)
+            asked = self.data.questions(name, places if mine else places[:0])
             shared = asked._replace(places=places[self.node :: self.n])
-            right = torch.cat([self._correct(self.x_d, asked), self._correct(average, shared)])
-            counts = self._of_all(right, "the evaluation").cpu()
+            sums = torch.cat([self._totals(self.x_d, asked), self._totals(average, shared)])
+            counts = self._of_all(sums, "the evaluation").cpu()
             nodes = counts[torch.as_tensor(selection.nodes), 0]
-            found[name] = Accuracy.of(nodes, counts[:, 1].sum(), len(samples))
-        return found
+            scores[name] = self.problem.measure.score(nodes, counts[:, 1].sum(), len(samples))
+        return scores
 
-    def _correct(self, model: Tensor, asked: Questions) -> Tensor:
-        outputs = one_by_one(self.replicas[0].model)
+    def _totals(self, model: Tensor, asked: Questions) -> Tensor:
+        outputs = one_by_one(self.problem.model)
         chunk = chunk_size(1, len(asked.places))
         with products_in(self.config.precision):
-            return correct(outputs, model[None], asked, together=1, chunk=chunk)
+            measure = self.problem.measure
+            return totals(measure, outputs, model[None], asked, together=1, chunk=chunk)
 
-    def consensus_distance(self, replica: int = 0) -> float:
+    def consensus_distance(self) -> float:
         """(1/n) Σ_i |x_i - mean|²."""
-        x_d = self.optimizer.vectors()["x"].double()
+        x_d = self.method.vectors()["x"].double()
         far = (x_d - self._average(x_d.clone())).square().sum()
         return float(self._of_all(far[None], "the evaluation").mean())
 
-    def not_finite(self, replica: int = 0) -> tuple[str, int] | None:
-        """What is no number any more, and at which node."""
-        vectors = self.optimizer.vectors()
+    def first_nonfinite(self) -> tuple[str, int] | None:
+        """The first tensor of any node with a value that is not finite, and its node; or None."""
+        vectors = self.method.vectors()
         good = torch.stack([torch.isfinite(vector).all() for vector in vectors.values()])
         finite = self._of_all(good.to(torch.int64), "the models")
-        for node, row in enumerate(finite.tolist()):
-            for name, fine in zip(vectors, row, strict=True):
+        for node, each in enumerate(finite.tolist()):
+            for name, fine in zip(vectors, each, strict=True):
                 if not fine:
                     return name, node
         return None
 
-    def facts(self, replica: int = 0) -> dict[str, Any]:
-        """What is known before the first step and is no choice of the user's."""
-        name = self.device.type
-        if name == "cuda":
-            name = f"{torch.cuda.get_device_name(self.device)}, {self.config.precision}"
-        return {**self.replicas[0].facts(), "device": f"{name}, {self.n} processes"}
-
-    def bytes_sent(self, replica: int = 0) -> float:
-        """What a node has sent so far, in the mean over nodes."""
-        return self.replicas[0].bytes_sent(self.step, self.x_d.element_size())
-
     # -- checkpoints -------------------------------------------------------------------------
 
-    def tensors(self, replica: int = 0) -> dict[str, Tensor]:
-        """At node 0 all that a resumed run needs besides the step, (n, ...); nothing elsewhere."""
-        found = {}
-        for name, own in self.optimizer.vectors().items():
-            rows = collectives.gather(own, None, f"the checkpoint of step {self.step}")
-            if rows:
-                found[name] = torch.stack(rows)
-        return found
+    def tensors(self) -> dict[str, Tensor]:
+        """At node 0 what a checkpoint holds, (n, ...) each; nothing elsewhere."""
+        whole = {}
+        for name, own in self.method.vectors().items():
+            parts = collectives.gather(own, self.membership, f"the checkpoint of step {self.step}")
+            if parts:
+                whole[name] = torch.stack(parts)
+        return whole
 
-    def restore(self, tensors: dict[str, Tensor], step: int, replica: int = 0) -> None:
+    def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Continue from what node 0 has."""
-        own = {name: torch.empty_like(v) for name, v in self.optimizer.vectors().items()}
+        own = {name: torch.empty_like(v) for name, v in self.method.vectors().items()}
         for name, mine in own.items():
-            rows = list(tensors[name].to(mine)) if self.node == 0 else []
-            collectives.scatter(mine, rows, None, "the restart")
-        self.optimizer.restore(own, step)
+            parts = list(tensors[name].to(mine)) if self.node == 0 else []
+            collectives.scatter(mine, parts, self.membership, "the restart")
+        self.method.restore(own)
+        self._step = step
 
     def begin_again(self, x_d: Tensor, step: int) -> None:
         """All nodes at this model, with a fresh state of the method."""
-        state = self.replicas[0].method.state(x_d, step)
-        named = {f"state.{name}": part for name, part in state._asdict().items()}
-        self.optimizer.restore({"x": x_d, **named}, step)
+        self.method.restart(x_d, step)
+        self._step = step
         self._epoch = None
 
     # -- all nodes ---------------------------------------------------------------------------
@@ -227,4 +232,5 @@ class DistributedEngine:
 
     def _of_all(self, own: Tensor, what: str) -> Tensor:
         """(n, ...): what each node has."""
-        return torch.stack(collectives.all_gather(own, None, f"{what} of step {self.step}"))
+        phase = f"{what} of step {self.step}"
+        return torch.stack(collectives.all_gather(own, self.membership, phase))

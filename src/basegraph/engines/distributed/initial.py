@@ -1,72 +1,85 @@
-"""How nodes begin alike, without losing a model that was loaded before."""
+"""The first broadcast of a model, which can be undone where a job turns out to be resumed."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from basegraph.engines.distributed.collectives import broadcast
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
 
 
-class Beginning:
-    """Tensors that begin as node 0's; what they were before can be had back.
+class InitialModel:
+    """Tensors that start as node 0's; until the first step the broadcast can be undone.
 
     A job that is resumed usually loads the model, builds the optimizer and loads the optimizer's
-    state. Only the last says that the job had begun before, and that every node has a model of its
-    own: so building the optimizer remembers what it overwrites, until the first step.
+    state. Only the last tells that the job was resumed, and that every node has a model of its own:
+    so building the optimizer keeps what it overwrites, until the first step.
+
+    Args:
+        tensors: Parameters and buffers of the model.
+        membership: Who the nodes are.
+        broadcast: Whether to start from node 0's; the nodes' own must be equal otherwise.
+
     """
 
-    def __init__(self, tensors: list[Tensor], group: Any, *, broadcast: bool) -> None:
+    def __init__(self, tensors: list[Tensor], membership: Membership, *, broadcast: bool) -> None:
         self._tensors = tensors
-        self._group = group
+        self._membership = membership
         self._checked = broadcast
-        self._before: list[tuple[Tensor, Tensor, Tensor, int]] = []
-        """Each with what it was before and after the broadcast, and torch's count of writes."""
+        self._overwritten: list[tuple[Tensor, Tensor, Tensor, int]] = []
+        """Each with its value before and after the broadcast, and torch's count of writes."""
         if broadcast:
             self._broadcast()
 
     @torch.no_grad()
     def _broadcast(self) -> None:
-        """One message for all tensors of a kind, however many there are."""
+        """One message for all tensors of one type and device."""
         kinds: dict[tuple[object, ...], list[Tensor]] = {}
         for tensor in self._tensors:
             kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
         for tensors in kinds.values():
             whole = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-            broadcast(whole, self._group, "the first broadcast")
+            broadcast(whole, self._membership, "the first broadcast")
             parts = torch.split(whole, [tensor.numel() for tensor in tensors])
             for tensor, part in zip(tensors, parts, strict=True):
-                self._begin_at(tensor, part.view(tensor.shape))
+                self._overwrite(tensor, part.view(tensor.shape))
 
-    def _begin_at(self, tensor: Tensor, value: Tensor) -> None:
+    def _overwrite(self, tensor: Tensor, value: Tensor) -> None:
         if not torch.equal(value, tensor):
             own = tensor.detach().clone()
             tensor.copy_(value)
-            self._before.append((tensor, own, value, tensor._version))
+            self._overwritten.append((tensor, own, value, tensor._version))
 
     @torch.no_grad()
     def undo(self) -> None:
-        """Give back what was there before, where nothing has been written since."""
-        for tensor, own, value, version in self._before:  # p.data.copy_ is not counted by torch
+        """Restore the values before the broadcast, where nothing has been written since."""
+        for (
+            tensor,
+            own,
+            value,
+            version,
+        ) in self._overwritten:  # p.data.copy_ is not counted by torch
             if tensor._version == version and torch.equal(tensor, value):
                 tensor.copy_(own)
-        self.over(resumed=True)
+        self.finish(resumed=True)
 
-    def over(self, *, resumed: bool) -> None:
-        """At the first step: forget what was there before.
+    def finish(self, *, resumed: bool) -> None:
+        """At the first step: forget the values before the broadcast.
 
-        Nodes whose tensors were not broadcast must be alike then, unless they have been resumed.
+        Raises:
+            BasegraphError: Nodes differ, without a broadcast and without being resumed.
+
         """
         if not self._checked and not resumed:
             digest = hashlib.sha256()
             for tensor in self._tensors:
                 digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
             facts: dict[str, object] = {"initial model, and broadcast=False": digest.hexdigest()}
-            require_alike(facts, self._group, self._tensors[0].device)
+            require_alike(facts, self._membership)
         self._checked = True
-        self._before = []
+        self._overwritten = []
         self._tensors = []

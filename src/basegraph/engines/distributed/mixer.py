@@ -22,87 +22,83 @@ import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines.distributed import collectives
-from basegraph.engines.distributed.membership import progress
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.memory import empty_like
-from basegraph.engines.distributed.neighbors import NeighborsOf
+from basegraph.engines.distributed.neighbors import Neighbors
 from basegraph.engines.distributed.stamp import Stamp, require_same
 from basegraph.engines.distributed.traffic import Straggler, Traffic
 from basegraph.engines.finite import finite
-from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
-from basegraph.topologies.core.sequence import Topology
+from basegraph.errors import PeerLost, RuntimeFailure
 
 STAMP_TAG, VECTOR_TAGS = 7001, 7002
 """Tags of stamps and of vectors, which add their size: gloo aborts where sizes differ."""
+_NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
+"""Of each process group, the numbers for its next mixers."""
 
 
-class NotFinite(BasegraphError):
-    """A node, this one or a neighbor, sent something that is no number."""
-
-    exit_code = 1
+class NotFinite(RuntimeFailure):
+    """A node, this one or a neighbor, sent NaN or infinity."""
 
 
 class DistributedMixer:
-    """The rounds of a topology between the ranks of a process group."""
+    """Exchanges of vectors between nodes.
+
+    Args:
+        membership: Who the nodes are.
+        wire: The type of what is sent; the vectors' own if None.
+        refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
+
+    """
 
     def __init__(
         self,
-        topology: Topology,
-        group: Any = None,
+        membership: Membership,
         *,
-        timeout: float = 300.0,
         wire: torch.dtype | None = None,
         refuse_nonfinite: bool = False,
     ) -> None:
-        size = dist.get_world_size(group)
-        if size != topology.n:
-            raise InvalidArgument(
-                "topology", topology.spec, f"is for n={topology.n}; the process group has {size}"
-            )
-        if wire is not None and not (isinstance(wire, torch.dtype) and wire.is_floating_point):
-            raise InvalidArgument("wire", wire, "must be a floating-point type, as torch.bfloat16")
-        self.topology = topology
-        self.group = group
-        self.node = dist.get_rank(group)
-        self.timeout = progress.seconds(timeout)
+        self.membership = membership
+        self.node = membership.node
         self.wire = wire
         self.refuse_nonfinite = refuse_nonfinite
-        self.number = next(_counts(group))
+        group = membership.group
+        self.number = next(_NUMBERS.setdefault(group, count()))
+        """Which of the group's mixers, so that messages of one are not taken for another's."""
         self.traffic = Traffic()
         self.straggler = Straggler(self.node, self.traffic)
-        self._neighbors = NeighborsOf(topology, self.node)
         self._buffers: dict[tuple[object, ...], Tensor] = {}
-        everyone = range(size)
         self._only_gloo = dist.get_backend(group) == "gloo"
-        self._rank = [i if group is None else dist.get_global_rank(group, i) for i in everyone]
+        self._rank = [dist.get_global_rank(group, i) for i in range(membership.n)]
 
     def start(
         self,
         x_d: Tensor,
         stamp: Stamp,
-        rounds: NeighborsOf | None = None,
+        neighbors: Neighbors,
         *,
         copy: bool = False,
+        as_is: bool = False,
     ) -> Pending:
         """Begin an exchange; x_d must stay as it is until the exchange is finished.
 
         Args:
             x_d: The vector of this node.
-            stamp: What the exchange belongs to; `stamp.number` is the number of the round.
-            rounds: Whose rounds, if not those of the topology; vectors are then sent as they are.
+            stamp: What the exchange belongs to; the number of the round is filled in here.
+            neighbors: With whom.
             copy: Send a copy, so that x_d may change meanwhile.
+            as_is: Send the vector in its own type, whatever `wire` is.
 
         """
-        wire = self.wire if rounds is None and self.wire is not None else x_d.dtype
-        rounds = self._neighbors if rounds is None else rounds
-        hears, tells = rounds.at(stamp.number)
+        wire = x_d.dtype if as_is or self.wire is None else self.wire
+        hears, tells = neighbors.hears, neighbors.tells
         sent = x_d.contiguous()
         if copy or wire != x_d.dtype:
             sent = self.buffer((stamp.content, "sent"), x_d, wire).copy_(x_d)
-        stamp = stamp._replace(size=sent.numel(), optimizer=self.number)
+        stamp = stamp._replace(number=neighbors.number, size=sent.numel(), optimizer=self.number)
         inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(hears))]
         packed = stamp.pack(sent.device, self.traffic.seconds_waited)
         stamps = [torch.empty_like(packed) for _ in hears]
-        pending = Pending(self, rounds, stamp, x_d, sent, packed, stamps, inbox)
+        pending = Pending(self, neighbors, stamp, x_d, sent, packed, stamps, inbox)
         tag = VECTOR_TAGS + sent.nbytes % 2**20
         heard = [j for j, _ in hears]
         messages = [
@@ -120,18 +116,20 @@ class DistributedMixer:
         self,
         x_d: Tensor,
         stamp: Stamp,
+        neighbors: Neighbors,
+        *,
         out: Tensor | None = None,
-        rounds: NeighborsOf | None = None,
+        as_is: bool = False,
     ) -> Tensor:
         """What this node's vector becomes in a round."""
-        return self.start(x_d, stamp, rounds).finish(out)
+        return self.start(x_d, stamp, neighbors, as_is=as_is).finish(out)
 
     def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
         """The exact average over all nodes, by all-reduce; x_d is overwritten."""
-        collectives.all_reduce(x_d, self.group, f"step {step}", routine=True)
+        collectives.all_reduce(x_d, self.membership, f"step {step}", routine=True)
         if self.refuse_nonfinite and not finite(x_d):
             raise NotFinite(f"node {self.node}: all nodes' sum is not finite at step {step}")
-        return torch.div(x_d, self.topology.n, out=out)
+        return torch.div(x_d, self.membership.n, out=out)
 
     def buffer(self, name: object, like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """A vector like this one, the same memory at every round: fresh memory is slow."""
@@ -149,12 +147,12 @@ class DistributedMixer:
             if messages and not self._over_gloo(messages[0][1]):
                 return dist.batch_isend_irecv(
                     [
-                        dist.P2POp(op, v, self._rank[j], self.group, tag)
+                        dist.P2POp(op, v, self._rank[j], self.membership.group, tag)
                         for op, v, j, tag in messages
                     ]
                 )
             for op, v, peer, tag in messages:
-                works.append(op(v, self._rank[peer], self.group, tag))
+                works.append(op(v, self._rank[peer], self.membership.group, tag))
         except RuntimeError as error:
             raise self.lost(peer, when, error, 0.0) from None
         return works
@@ -165,15 +163,7 @@ class DistributedMixer:
 
     def lost(self, node: int | None, when: str, error: Exception, waited: float) -> PeerLost:
         """What to say when a node did not answer in so many seconds."""
-        return progress.of(self.group).peer_lost(node, when, error, waited)
-
-
-_NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
-
-
-def _counts(group: Any) -> Iterator[int]:
-    """Numbers for the mixers of a group, so that messages of one are not taken for another's."""
-    return _NUMBERS.setdefault(dist.group.WORLD if group is None else group, count())
+        return self.membership.progress.peer_lost(node, when, error, waited)
 
 
 class Pending:
@@ -182,7 +172,7 @@ class Pending:
     def __init__(
         self,
         mixer: DistributedMixer,
-        rounds: NeighborsOf,
+        neighbors: Neighbors,
         stamp: Stamp,
         x_d: Tensor,
         sent: Tensor,
@@ -192,10 +182,10 @@ class Pending:
     ) -> None:
         self.mixer = mixer
         self.stamp = stamp
-        self.hears, self.tells = rounds.at(stamp.number)
+        self.hears, self.tells = neighbors.hears, neighbors.tells
         in_step = stamp.phase == "step()"
         call = f"step {stamp.step}" if in_step else f"{stamp.phase} after {stamp.step} steps"
-        self.when = call + rounds.place(stamp.number)
+        self.when = call + neighbors.place
         self.x_d = x_d
         self.sent = sent  # this and `packed` must live until they are sent
         self.packed = packed
@@ -206,7 +196,7 @@ class Pending:
 
     def wait(self) -> None:
         """Wait for the messages, and refuse those that belong elsewhere."""
-        began = now = time.perf_counter()
+        started = now = time.perf_counter()
         traffic = self.mixer.traffic
         heard = [j for j, _ in self.hears]
         peers = [*heard, *heard, *self.tells, *self.tells]
@@ -218,12 +208,12 @@ class Pending:
             if place == len(heard) and not together:
                 self._require_same_stamps()
             peer = peers[0] if together else peers[place]
-            self._wait(peer, work, began)
+            self._wait(peer, work, started)
             before, now = now, time.perf_counter()
             traffic.wait_for(peer, now - before)
         if together:
             self._require_same_stamps()
-        traffic.seconds_waited += now - began
+        traffic.seconds_waited += now - started
         self.mixer.straggler.exchanged()
 
     def finish(self, out: Tensor | None = None) -> Tensor:
@@ -270,12 +260,12 @@ class Pending:
             ]
         return [box.sub_(own) for box in boxes]
 
-    def _wait(self, peer: int, work: Any, began: float) -> None:
+    def _wait(self, peer: int, work: Any, started: float) -> None:
         try:
-            if not work.wait(timedelta(seconds=self.mixer.timeout)):
+            if not work.wait(timedelta(seconds=self.mixer.membership.timeout)):
                 raise RuntimeError("timed out")
         except RuntimeError as error:
-            waited = time.perf_counter() - began
+            waited = time.perf_counter() - started
             raise self.mixer.lost(peer, self.when, error, waited) from None
 
     def _require_same_stamps(self) -> None:

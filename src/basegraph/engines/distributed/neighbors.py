@@ -1,9 +1,10 @@
-"""Whom one node hears and tells in every round of a topology."""
+"""With whom a node exchanges at a step: the one place that knows local steps, rounds and phases."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.topologies.core.sequence import Topology
 
 
@@ -12,36 +13,54 @@ class Neighbors(NamedTuple):
 
     hears: tuple[tuple[int, float], ...]
     tells: tuple[int, ...]
+    number: int
+    """The round, counted on over periods."""
+    place: str = ""
+    """Which round of the period that is, in words; nothing for a random topology."""
 
 
-class NeighborsOf:
-    """The neighbors of one node, round by round; those of a period are looked up once."""
+class Schedule:
+    """The neighbors of one node, step by step; those of a period are looked up once.
 
-    def __init__(self, topology: Topology, node: int) -> None:
+    Args:
+        topology: Who talks to whom.
+        node: The node.
+        local_steps: Steps per exchange.
+
+    Example:
+        >>> import basegraph as bg
+        >>> schedule = Schedule(bg.topology("ring", n=5), node=0, local_steps=2)
+        >>> schedule.at(0) is None, schedule.at(1).tells
+        (True, (1, 4))
+
+    """
+
+    def __init__(self, topology: Topology, node: int, local_steps: int = 1) -> None:
         self.topology = topology
         self.node = node
+        self.local_steps = local_steps
         self._known: dict[int, Neighbors] = {}
 
-    def at(self, index: int) -> Neighbors:
-        """The neighbors in round number `index`."""
-        period = self.topology.period
-        phase = index if period is None else index % period
+    def communicates(self, step: int) -> bool:
+        """Whether nodes exchange at a step; it is a local one otherwise."""
+        return communicates(step, self.local_steps)
+
+    def at(self, step: int) -> Neighbors | None:
+        """The neighbors at a step, or None if it is a local one."""
+        if not self.communicates(step):
+            return None
+        number, period = round_index(step, self.local_steps), self.topology.period
+        phase = number if period is None else number % period
         if phase not in self._known:
             if period is None:
                 self._known.clear()  # a random round does not come again
-            self._known[phase] = self._look_up(phase)
-        return self._known[phase]
+            self._known[phase] = neighbors_of(self.node, self.topology, phase)
+        place = "" if period is None else f" (round {phase} of {period})"
+        return self._known[phase]._replace(number=number, place=place)
 
-    def place(self, index: int) -> str:
-        """Which round of the period that is, in words; nothing for a random topology."""
-        period = self.topology.period
-        return "" if period is None else f" (round {index % period} of {period})"
 
-    def _look_up(self, phase: int) -> Neighbors:
-        t = self.topology
-        heard = sorted(t.neighbors(self.node, phase).items())
-        hears = tuple((int(j), float(weight)) for j, weight in heard)
-        if t.symmetric:
-            return Neighbors(hears, tuple(j for j, _ in hears))
-        r = t.round(phase)
-        return Neighbors(hears, tuple(sorted(int(i) for i in r.receivers[r.senders == self.node])))
+def neighbors_of(node: int, topology: Topology, number: int) -> Neighbors:
+    """Ask a topology for one node's neighbors in a round."""
+    heard = sorted(topology.neighbors(node, number).items())
+    hears = tuple((int(j), float(weight)) for j, weight in heard)
+    return Neighbors(hears, topology.listeners(node, number), number)

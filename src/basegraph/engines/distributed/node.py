@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
-from basegraph.algorithms.stability import communicates, round_index
-from basegraph.engines.distributed.buffers import BUFFERS, Companions, running_statistics
-from basegraph.engines.distributed.collectives import broadcast
-from basegraph.engines.distributed.initial import Beginning
-from basegraph.engines.distributed.membership import progress
-from basegraph.engines.distributed.membership.handshake import require_alike, require_same_bits
+from basegraph.engines.distributed.buffers import ModelBuffers, running_statistics
+from basegraph.engines.distributed.exact_average import ExactAverage
+from basegraph.engines.distributed.initial import InitialModel
+from basegraph.engines.distributed.membership.contract import Membership
+from basegraph.engines.distributed.membership.handshake import require_alike
 from basegraph.engines.distributed.mixer import DistributedMixer, NotFinite, Pending
-from basegraph.engines.distributed.neighbors import NeighborsOf
+from basegraph.engines.distributed.neighbors import Schedule
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import FlatParameters
 from basegraph.engines.distributed.recovery import survivors
 from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles
 from basegraph.engines.distributed.shutdown.request import StopRequest
+from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage.files import writable
-from basegraph.topologies.analysis.properties import digest, reaches_average
-from basegraph.topologies.catalog import topology as build_topology
-from basegraph.topologies.core.integers import at_least
-from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.core.digest import digest
+from basegraph.topologies.core.sequence import Topology
 
 LOG = logging.getLogger("basegraph")
-ORDERS = ("adapt-then-combine", "combine-then-adapt")
 
 
 class Node:
@@ -45,242 +41,227 @@ class Node:
         self,
         parameters: list[Tensor],
         topology: Topology,
-        group: Any,
-        *,
-        model: nn.Module | None,
-        buffers: str,
-        broadcast: bool,
-        local_steps: int,
-        order: str,
-        timeout: float,
-        wire: torch.dtype | None,
-        refuse_nonfinite: bool,
-        checkpoint: str | Path | None,
-        checkpoint_every: int,
+        membership: Membership,
+        options: NodeOptions,
     ) -> None:
-        for name, value, accepted in (("order", order, ORDERS), ("buffers", buffers, BUFFERS)):
-            if value not in accepted:
-                raise InvalidArgument(name, value, f"must be one of {', '.join(accepted)}")
-        if buffers == "average" and model is None:
-            raise InvalidArgument("buffers", buffers, "needs model=, the module that has them")
-        self.local_steps = at_least(1, local_steps=local_steps)
-        self.checkpoint_every = at_least(0, checkpoint_every=checkpoint_every)
-        if checkpoint_every and checkpoint is None:
+        if not parameters:
+            raise InvalidArgument("params", parameters, "must have a parameter")
+        if membership.n != topology.n:
             raise InvalidArgument(
-                "checkpoint_every", checkpoint_every, "needs checkpoint=, a folder"
+                "topology",
+                topology.spec,
+                f"is for n={topology.n}; the process group has {membership.n}",
             )
-        self.order = order
-        self.group = group
+        self.options = options
+        self.membership = membership = membership.on(parameters[0].device)
         self.topology = topology
         self.mixer = DistributedMixer(
-            topology, group, timeout=timeout, wire=wire, refuse_nonfinite=refuse_nonfinite
+            membership,
+            wire=options.wire,
+            refuse_nonfinite=options.refuse_nonfinite,
         )
-        self.companions = None if model is None else Companions(model, parameters)
-        self.mixes_buffers = buffers == "average"
+        self.schedule = Schedule(topology, self.membership.node, options.local_steps)
+        self._exact = ExactAverage(topology, self.mixer)
+        model = options.model
+        self.buffers = None if model is None else ModelBuffers(model, parameters)
         self._warn_of_statistics(parameters)
         self.flat = FlatParameters(parameters)
         self.pending: Pending | None = None
-        self.checkpoint = None if checkpoint is None else _folder(checkpoint)
+        self.checkpoint = None if options.checkpoint is None else _folder(options.checkpoint)
         self._files: NodeFiles | None = None
-        self.stop = StopRequest()
-        progress.watch(group, timeout)
-        self._broadcasts = broadcast
-        self._beginning: Beginning | None = None
+        self.stop = StopRequest(watch_torchrun=options.stop_with_torchrun)
+        self._initial: InitialModel | None = None
 
     @property
     def x_d(self) -> Tensor:
         """All parameters in one vector."""
         return self.flat.x_d
 
-    def same_everywhere(self, facts: dict[str, object]) -> int:
-        """Refuse nodes that are set up differently, then begin where node 0 is.
+    def start(self, facts: Mapping[str, object]) -> int:
+        """Start together with the other nodes, from node 0's model or from the survivors' average.
 
-        Or, after a fault, where the survivors are in the mean; returns the steps made until then.
+        Args:
+            facts: What must be the same on all nodes, by name, besides what a node knows itself.
+
+        Returns:
+            The steps made before a fault, 0 without one.
+
+        Raises:
+            BasegraphError: A node is set up differently.
+
         """
-        others = [] if self.companions is None else self.companions.all()
+        others = [] if self.buffers is None else self.buffers.all()
         require_alike(
             {
                 "number of the optimizer": self.mixer.number,
                 "parameters": [tuple(p.shape) for p in self.flat.parameters],
-                "names": None if self.companions is None else self.companions.names,
+                "names": None if self.buffers is None else self.buffers.names,
                 "dtype": self.x_d.dtype,
-                "wire": self.mixer.wire,
                 "buffers and frozen parameters": [(tuple(t.shape), t.dtype) for t in others],
                 "topology": self.topology.spec,
                 "rounds": digest(self.topology),
-                "checkpoint": self.checkpoint is not None,
-                "checkpoint_every": self.checkpoint_every,
-                "broadcast": self._broadcasts,
+                **self.options.common(),
                 **facts,
             },
-            self.group,
-            self.x_d.device,
+            self.membership,
         )
         tensors = [*self.flat.parameters, *others]
-        self._beginning = Beginning(tensors, self.group, broadcast=self._broadcasts)
+        self._initial = InitialModel(tensors, self.membership, broadcast=self.options.broadcast)
         if self.checkpoint is None:
             return 0
-        self._files = NodeFiles(self.checkpoint, self.group, self.x_d.device)
-        again = survivors.restart(self.checkpoint, self.x_d, self.group)
+        self._files = NodeFiles(self.checkpoint, self.membership)
+        again = survivors.restart(self.checkpoint, self.x_d, self.membership)
         self._files.begin(again.files if again else ())
         if again is None:
             return 0
         self.x_d.copy_(again.x_d)
-        self.begun(resumed=True)
-        if self.mixer.node == 0:
+        self.check_initial_model(resumed=True)
+        if self.membership.node == 0:
             LOG.warning("%s; %s for n=%d", again, self.topology.spec, self.topology.n)
-            if self.companions is not None and self.companions.gather() is not None:
-                LOG.warning("the model's buffers (running statistics) begin as node 0 has them now")
+            if self.buffers is not None and self.buffers.gather() is not None:
+                LOG.warning("the model's buffers (running statistics) start as node 0 has them now")
         return again.step
 
-    def resumed(self) -> None:
-        """Keep the model that was loaded on this node, instead of node 0's."""
-        if self._beginning is not None:
-            self._beginning.undo()
-        self._beginning = None
+    def keep_loaded_model(self) -> None:
+        """Keep the model that was loaded on this node before `start`, instead of node 0's."""
+        if self._initial is not None:
+            self._initial.undo()
+        self._initial = None
 
-    def begun(self, *, resumed: bool) -> None:
-        """At the first step: nodes must be alike, and what they were before is forgotten."""
-        if self._beginning is not None:
-            self._beginning.over(resumed=resumed)
-        self._beginning = None
+    def check_initial_model(self, *, resumed: bool) -> None:
+        """At the first step: refuse nodes with different models, unless they were resumed."""
+        if self._initial is not None:
+            self._initial.finish(resumed=resumed)
+        self._initial = None
 
     @contextmanager
     def rescued(self, step: int) -> Iterator[None]:
-        """A call, of which nothing has moved if a neighbor is lost: then this node is saved."""
+        """Save this node if a neighbor is lost in this call: nothing may have moved until then."""
         if self.stop.reason is not None:
-            self.stop_here(step)
-            raise self.stop.obeyed()
-        self.hold_together()
+            self.save_and_leave(step)
+            raise self.stop.exit()
+        self.check_parameters()
         try:
             yield
         except (PeerLost, NotFinite, OutOfStep) as error:
             if self._files is not None:
                 error.args = (f"{error}; {self._files.rescue(self.x_d, step)}",)
-            if self.stop.came_before(progress.of(self.group).gave_up_at):
+            if self.stop.came_before(self.membership.progress.gave_up_at):
                 LOG.warning("stopped by %s: %s", self.stop.reason, error)
-                raise self.stop.obeyed() from None
+                raise self.stop.exit() from None
             raise
 
-    def stop_here(self, step: int) -> None:
-        """Save, and tell the user and the others why this node ends."""
+    def save_and_leave(self, step: int) -> None:
+        """Save, and report to the user and to the others why this node ends."""
         reason = self.stop.reason or "nobody"
         saved = "" if self._files is None else f"; {self._files.rescue(self.x_d, step)}"
-        progress.of(self.group).stops(reason)
-        LOG.warning("node %d: stopped by %s%s", self.mixer.node, reason, saved)
+        self.membership.progress.stops(reason)
+        LOG.warning("node %d: stopped by %s%s", self.membership.node, reason, saved)
 
-    def hold_together(self) -> None:
-        """See to it that what is trained is what the model uses."""
-        if self.companions is not None:
-            self.companions.require_same_parameters()
+    def check_parameters(self) -> None:
+        """Make sure that the model still uses the vector that is trained."""
+        if self.buffers is not None:
+            self.buffers.require_same_parameters()
         if self.flat.left():
             self.flat.take_back()
 
-    def keep(self, step: int) -> None:
+    def save_if_due(self, step: int) -> None:
         """Write a checkpoint of this node, if one is due after so many steps."""
-        if self._files is None or not self.checkpoint_every or step % self.checkpoint_every:
+        every = self.options.checkpoint_every
+        if self._files is None or not every or step % every:
             return
         try:
             self._files.save(self.x_d, step, periodic=True)
-        except REASONS as error:  # the last one is still there
-            LOG.warning("node %d: no checkpoint after %d steps: %s", self.mixer.node, step, error)
+        except REASONS as error:  # the previous checkpoint is intact
+            LOG.warning(
+                "node %d: no checkpoint after %d steps: %s", self.membership.node, step, error
+            )
 
-    def begin_early(self, step: int) -> None:
-        """Start to exchange x for the step to come, behind whatever is computed until then.
+    def exchange(
+        self, step: int, content: str = "parameters", *, average: bool = False
+    ) -> Exchange | None:
+        """What makes the exchange of a step, or None if that is a local step.
 
-        If a neighbor is found lost already, that step finds it again and says so; this one is
-        complete.
+        Args:
+            step: The step.
+            content: What is exchanged, one of `stamp.CONTENTS`.
+            average: Take the average of all nodes, instead of the topology's round.
+
+        """
+        if average:
+            exchanges = self.schedule.communicates(step)
+            return (lambda v, out: self.mixer.average(v, step, out)) if exchanges else None
+        neighbors = self.schedule.at(step)
+        if neighbors is None:
+            return None
+        stamp = Stamp("step()", step, content=content)
+        return lambda v, out: self.mixer.mix(v, stamp, neighbors, out=out)
+
+    def prefetch(self, step: int) -> None:
+        """Start the exchange of x for the next step, to run while its gradient is computed.
+
+        If a neighbor turns out to be lost already, that step reports it; this one is complete.
         """
         with suppress(PeerLost):
-            self.begin(step)
+            self._start_exchange(step)
 
-    def begin(self, step: int) -> None:
-        """Start to exchange x for this step."""
-        if communicates(step, self.local_steps):
-            self.pending = self.mixer.start(self.x_d, self._stamp(step), copy=True)
+    def _start_exchange(self, step: int) -> None:
+        neighbors = self.schedule.at(step)
+        if neighbors is not None:
+            stamp = Stamp("step()", step)
+            self.pending = self.mixer.start(self.x_d, stamp, neighbors, copy=True)
 
     def drift(self, step: int) -> Tensor | None:
-        """End the exchange that was begun for this step (or make it now): what it adds to x."""
+        """Finish the exchange that was prefetched for this step, or make it now.
+
+        Returns:
+            What the exchange adds to x, or None if there was none.
+
+        """
         if self.pending is None:
-            self.begin(step)
+            self._start_exchange(step)
         pending, self.pending = self.pending, None
         return None if pending is None else pending.drift()
 
-    def mix(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
-        """Exchange now."""
-        return self.mixer.mix(x_d, self._stamp(step), out=out)
-
-    def average(self, x_d: Tensor, out: Tensor, step: int) -> Tensor:
-        """All nodes' average, now."""
-        return self.mixer.average(x_d, step, out)
-
     def mixed_buffers(self, step: int) -> Tensor | None:
         """What the model's buffers become in this step, if they are to be mixed."""
-        if self.companions is None or not self.mixes_buffers:
+        if self.buffers is None or self.options.buffers == "local":
             return None
-        own = self.companions.gather()
-        if own is None or not communicates(step, self.local_steps):
+        own, exchange = self.buffers.gather(), self.exchange(step, "buffers")
+        if own is None or exchange is None:
             return None
-        return self.mixer.mix(own, self._stamp(step)._replace(content="buffers"))
+        return exchange(own, torch.empty_like(own))
 
     def put_buffers(self, mixed: Tensor | None) -> None:
         """Make these the model's buffers."""
-        if self.companions is not None and mixed is not None:
-            self.companions.scatter(mixed)
+        if self.buffers is not None and mixed is not None:
+            self.buffers.scatter(mixed)
 
-    def _stamp(self, step: int) -> Stamp:
-        return Stamp("step()", step, round_index(step, self.local_steps))
-
-    def give_up_exchange(self) -> None:
-        """Wait for an exchange behind the computation, and leave its outcome unused."""
+    def drop_exchange(self) -> None:
+        """Wait for a prefetched exchange and discard its outcome."""
         pending, self.pending = self.pending, None
         if pending is not None:
             pending.wait()
 
     def __del__(self) -> None:
-        """Messages under way need their buffers: end them before the buffers go."""
+        """Complete messages under way before the buffers that they use are freed."""
         if getattr(self, "pending", None) is not None and dist.is_initialized():
-            with suppress(PeerLost, OutOfStep):  # which has been said
-                self.give_up_exchange()
+            with suppress(PeerLost, OutOfStep):  # which was reported before
+                self.drop_exchange()
 
-    def to_the_average(self, phase: str, step: int) -> None:
-        """Gossip over the shortest exact sequence: every node holds the average."""
+    def average_models(self, phase: str, step: int) -> None:
+        """Replace every node's model by the average of all, by gossip."""
         with self.rescued(step):
-            self.give_up_exchange()
-            x_d = self._averaged(self.x_d, Stamp(phase, step, 0))
-            own = None if self.companions is None else self.companions.gather()
+            self.drop_exchange()
+            x_d = self._exact(self.x_d, Stamp(phase, step))
+            own = None if self.buffers is None else self.buffers.gather()
             if own is not None:
-                own = self._averaged(own, Stamp(phase, step, 0, "buffers"))
+                own = self._exact(own, Stamp(phase, step, content="buffers"))
         self.x_d.copy_(x_d)
         self.put_buffers(own)
 
-    def _averaged(self, v: Tensor, stamp: Stamp) -> Tensor:
-        """The average of a vector over all nodes, the same bits everywhere; the vector stays.
-
-        Nodes round differently, by the order in which they have met: node 0's outcome is the one.
-        """
-        v = v.clone()
-        for number in range(self._exact.topology.period or 0):
-            self.mixer.mix(v, stamp._replace(number=number), out=v, rounds=self._exact)
-        broadcast(v, self.group, stamp.phase)
-        require_same_bits(v, self.group, stamp.phase)
-        return v
-
-    @cached_property
-    def _exact(self) -> NeighborsOf:
-        """The shortest known sequence that averages exactly, whatever the training topology."""
-        t = self.topology
-        short = build_topology("short:k=1", t.n)
-        if self.mixer.node == 0 and not (isinstance(t, Sequence) and reaches_average(t)):
-            LOG.warning(
-                "%s with n=%d does not reach the average exactly: consensus() and averaged() use "
-                "%s, %d rounds",
-                *(t.spec, t.n, short.spec, short.period),
-            )
-        return NeighborsOf(short, self.mixer.node)
-
     def _warn_of_statistics(self, parameters: list[Tensor]) -> None:
-        if self.companions is not None or self.mixer.node > 0 or self.topology.n == 1:
+        if self.buffers is not None or self.membership.node > 0 or self.topology.n == 1:
             return
         modules = running_statistics(parameters)
         if modules:

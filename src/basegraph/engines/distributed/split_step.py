@@ -11,28 +11,18 @@ Shape legend: x_d and the parts of a state (d,) of one node; outbox everything t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from basegraph.algorithms.method import Method
-from basegraph.engines.distributed.deferred import Deferred, there
+from basegraph.engines.distributed.blocks import Block
+from basegraph.engines.distributed.deferred import Deferred, deferred
 from basegraph.engines.distributed.memory import empty_like
 
 Exchange = Callable[[Tensor, Tensor], Tensor]
 """outbox, where to put it -> the same, mixed; the two may be one."""
-
-
-class Block(NamedTuple):
-    """Some neighboring parameters with their gradient and one choice of options."""
-
-    where: slice
-    grad: Tensor
-    lr: Any
-    decay: float
-    method: Method
-    """The method with the options of these parameters."""
 
 
 class SplitStep:
@@ -99,23 +89,25 @@ class SplitStep:
         outbox, places = self._outbox, {}
         used = sections * size
         for block in blocks:
-            asked: list[slice] = []
+            requests: list[slice] = []
 
-            def ask(v: Deferred, block: Block = block, asked: list[slice] = asked) -> Deferred:
+            def ask(
+                v: Deferred, block: Block = block, requests: list[slice] = requests
+            ) -> Deferred:
                 nonlocal used
                 width = block.where.stop - block.where.start
-                if v.numel() == width and len(asked) < sections:
-                    first = len(asked) * size + block.where.start
+                if v.numel() == width and len(requests) < sections:
+                    first = len(requests) * size + block.where.start
                     place = slice(first, first + width)
                 else:  # one number for the whole node, the same in every block
                     place = slice(sections * size, sections * size + v.numel())
                     used = max(used, place.stop)
                 v.into(outbox[place])
-                asked.append(place)
+                requests.append(place)
                 return v
 
             self._step(x_d, state, block, ask)
-            places[block.where.start] = asked
+            places[block.where.start] = requests
         return outbox[:used], places
 
     def _move(
@@ -154,7 +146,7 @@ class SplitStep:
         x, grad = x_d[where], block.grad
         if block.decay:
             grad = torch.add(grad, block.method.gradient_point(x, part), alpha=block.decay)
-        return block.method.step(Deferred.of(x), Deferred.of(grad), there(part), block.lr, mix)
+        return block.method.step(Deferred.of(x), Deferred.of(grad), deferred(part), block.lr, mix)
 
 
 EXTRA = 16

@@ -12,17 +12,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from basegraph.errors import BasegraphError
+from basegraph.errors import RuntimeFailure
 
 PHASES = ("step()", "consensus()", "averaged()")
 """The calls in which nodes exchange vectors."""
 CONTENTS = ("parameters", "buffers")
 
 
-class OutOfStep(BasegraphError):
+class OutOfStep(RuntimeFailure):
     """Nodes that should exchange vectors are at different calls or steps."""
-
-    exit_code = 1
 
 
 class Stamp(NamedTuple):
@@ -32,7 +30,7 @@ class Stamp(NamedTuple):
     """One of `PHASES`."""
     step: int
     """Steps that the node had completed."""
-    number: int
+    number: int = 0
     """Which round, counted on over periods."""
     content: str = "parameters"
     """One of `CONTENTS`."""

@@ -16,18 +16,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basegraph.engines.stacked.peers import plan
+from basegraph.engines.stacked.peers import peers_of
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Topology
 
-DENSE = 512
+MAX_DENSE_NODES = 512
 """Up to this many nodes a GPU is quickest with the dense matrix for several neighbors."""
 GATHERED_ON_CPU = 12
 """A CPU gathers one neighbor in the time of so many columns of the dense matrix."""
 
 
 class StackedMixer:
-    """The rounds of a topology, ready on a device."""
+    """The rounds of a topology, ready on a device.
+
+    Args:
+        topology: Whose rounds they are; those of a period are kept.
+        device: Where the nodes' vectors are.
+        dtype: The type of their numbers.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> mixer = StackedMixer(topology("base", n=2), torch.device("cpu"), torch.float32)
+        >>> mixer.round(0)(torch.tensor([[0.0], [1.0]])).tolist()
+        [[0.5], [0.5]]
+
+    """
 
     def __init__(self, topology: Topology, device: torch.device, dtype: torch.dtype) -> None:
         self.topology = topology
@@ -48,7 +61,7 @@ class StackedMixer:
     def _prepare(self, r: Round) -> Callable[[Tensor], Tensor]:
         if r.degree == 0:
             return lambda x_nd: x_nd
-        peers, weights = plan(r)
+        peers, weights = peers_of(r)
         if peers.shape[1] == 1:
             return one_neighbor(self._tensor(peers[:, 0]), self._tensor(weights))
         if self._gathers(*peers.shape):
@@ -97,7 +110,7 @@ def dense(w_nn: Tensor) -> Callable[[Tensor], Tensor]:
 
 def gathers_on_gpu(nodes: int, neighbors: int) -> bool:
     """Whether a GPU gathers several neighbors, each by a kernel, instead of a product."""
-    return nodes > DENSE and 8 * neighbors <= nodes
+    return nodes > MAX_DENSE_NODES and 8 * neighbors <= nodes
 
 
 def average(x_nd: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import numpy as np
 from basegraph.topologies.core.round import FloatArray, IntArray, Round
 
 
-class Plan(NamedTuple):
+class Peers(NamedTuple):
     """Whom every node hears: (n, k) peers and weights; the self weight is what remains to 1.
 
     A node that hears fewer than k others hears itself with weight zero for the rest.
@@ -19,8 +19,15 @@ class Plan(NamedTuple):
     weights: FloatArray
 
 
-def plan(r: Round) -> Plan:
-    """The round as a plan, k being the most anyone hears (at least 1)."""
+def peers_of(r: Round) -> Peers:
+    """Whom every node hears in a round, k being the most that any node hears (at least 1).
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> peers_of(topology("one-peer-exponential", n=4)[0]).peers.tolist()
+        [[3], [0], [1], [2]]
+
+    """
     heard = np.bincount(r.receivers, minlength=r.n)
     width = max(1, int(heard.max()))
     slot = np.arange(len(r.receivers)) - np.repeat(np.cumsum(heard) - heard, heard)
@@ -28,4 +35,4 @@ def plan(r: Round) -> Plan:
     weights = np.zeros((r.n, width))
     peers[r.receivers, slot] = r.senders
     weights[r.receivers, slot] = r.weights
-    return Plan(peers, weights)
+    return Peers(peers, weights)

@@ -16,24 +16,37 @@ from torch import Tensor
 
 from basegraph.algorithms.method import Method, Mix, State
 
-BLOCK = 2**18
+BLOCK_NUMBERS = 2**18
 """Numbers of all nodes together in a block: a few of them fit into a core's cache."""
 
 
 def in_blocks(x_nd: Tensor) -> bool:
     """Whether `update` goes block by block and overwrites, so that gradients may be reused."""
-    return x_nd.device.type == "cpu" and x_nd.numel() > BLOCK
+    return x_nd.device.type == "cpu" and x_nd.numel() > BLOCK_NUMBERS
 
 
 @torch.no_grad()
 def update(
     method: Method, x_nd: Tensor, gradients: Tensor, state: State, lr: Any, mix: Mix
 ) -> tuple[Tensor, State]:
-    """The next (x_nd, state); on a CPU they are the same tensors, overwritten."""
+    """Make one step of a method at all nodes.
+
+    Args:
+        method: Whose step it is.
+        x_nd: The models.
+        gradients: Of the same shape.
+        state: The method's state.
+        lr: The learning rate, one number or a column (nodes, 1).
+        mix: The round.
+
+    Returns:
+        The next models and state; in blocks they are the same tensors, overwritten.
+
+    """
     if not in_blocks(x_nd):
         return method.step(x_nd, gradients, state, lr, mix)
     nodes, size = x_nd.shape
-    width = max(1, BLOCK // nodes)
+    width = max(1, BLOCK_NUMBERS // nodes)
     for first in range(0, size, width):
         columns = slice(first, first + width)
         # A state that is not per parameter (push-sum's mass) goes along whole, and the last

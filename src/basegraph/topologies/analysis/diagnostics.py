@@ -5,14 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-import numpy as np
-
 from basegraph.topologies.analysis.disagreement import (
     PairWeights,
     noise_disagreement,
     pair_weights,
     training_disagreement,
 )
+from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.sequence import Sequence
 
 STEP_SIZES = (0.05, 0.005)
@@ -62,14 +61,14 @@ class Diagnostics(NamedTuple):
     def row(self) -> dict[str, float | str]:
         """As columns of a table."""
         columns: dict[str, float | str] = {f"D({rho:g})": d for rho, d in self.training.items()}
-        columns["noise"] = self.noise_or_why_not
+        columns["noise"] = self.noise_shown
         columns["mean pair weight"] = self.weights.mean
         columns["largest pair weight"] = str(self.weights.largest)
         return columns
 
     @property
-    def noise_or_why_not(self) -> float | str:
-        """Noise disagreement, or why there is no number."""
+    def noise_shown(self) -> float | str:
+        """Noise disagreement as tables show it: the number, or the reason why there is none."""
         if self.noise is None:
             return "not settled"
         return self.noise if self.noise < inf else "infinite"
@@ -78,10 +77,21 @@ class Diagnostics(NamedTuple):
 def diagnose(topology: Sequence) -> Diagnostics:
     """Training and noise disagreement and pair weights: exact to 300 nodes, estimated beyond.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> found = diagnose(topology("base", n=25))
-    >>> round(found.training[0.05], 3), round(found.noise, 2), found.weights.largest
-    (0.212, 1.09, Fraction(8, 9))
+    Args:
+        topology: A topology with a period.
+
+    Returns:
+        The diagnostics; `samples` says whether they are exact.
+
+    Raises:
+        InvalidArgument: If the topology has no period.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> base = diagnose(topology("base", n=25))
+        >>> round(base.training[0.05], 3), round(base.noise, 2), base.weights.largest
+        (0.212, 1.09, Fraction(8, 9))
+
     """
     weights = pair_weights(topology)
     if topology.n <= EXACT_NODES:
@@ -101,9 +111,14 @@ def diagnose(topology: Sequence) -> Diagnostics:
 def is_quick(topology: Sequence) -> bool:
     """Whether `diagnose` takes about a second at most.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> [is_quick(topology("base", n=n)) for n in (300, 1000, 10**6)]
-    [True, True, False]
+    Args:
+        topology: A topology with a period.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> [is_quick(topology("base", n=n)) for n in (300, 1000, 10**6)]
+        [True, True, False]
+
     """
     n = topology.n
     mixed = 3 * _steps(topology) * _samples(n) * n
@@ -123,8 +138,7 @@ def _left_over(topology: Sequence, steps: int) -> float:
 
     A random start has 1/n of its variance in each direction, so n times what is left of all.
     """
-    draws = np.random.Generator(np.random.Philox(key=0))
-    x = draws.standard_normal((topology.n, 4))
+    x = generator(0).standard_normal((topology.n, 4))
     x -= x.mean(axis=0)
     start = float((x**2).sum())
     matrices = [r.matrix() for r in topology]

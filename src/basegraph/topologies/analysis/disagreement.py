@@ -14,6 +14,7 @@ import numpy as np
 
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least
+from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray
 from basegraph.topologies.core.sequence import Sequence, Topology
 
@@ -31,9 +32,20 @@ class PairWeights(NamedTuple):
 def pair_weights(topology: Sequence) -> PairWeights:
     """Mean and largest weight over all arcs of one period; 0 and 0 where nobody talks.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> pair_weights(topology("base", n=5))
-    PairWeights(mean=0.53, largest=Fraction(4, 5))
+    Args:
+        topology: A topology with a period.
+
+    Returns:
+        The mean, and the largest as an exact fraction.
+
+    Raises:
+        InvalidArgument: If the topology has no period.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> pair_weights(topology("base", n=5))
+        PairWeights(mean=0.53, largest=Fraction(4, 5))
+
     """
     rounds = list(_periodic(topology))
     arcs = sum(len(r.receivers) for r in rounds)
@@ -60,12 +72,28 @@ def training_disagreement(
     b, x = A b, and D is the mean over the phases of ‖A‖² / n (Frobenius).
 
     One linear system of 2n unknowns, exact to rounding, for n up to a few hundred. With `samples`,
-    a Monte-Carlo estimate instead, for any n and for random topologies: so many draws of b (signs
-    ±1, centered), mixed for `steps` rounds; the mean over the second half.
+    a Monte-Carlo estimate instead, for any n and for random topologies.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> round(training_disagreement(topology("base", n=25), 0.05), 3)
-    0.212
+    Args:
+        topology: Which nodes talk when.
+        rho: The step size ρ.
+        momentum: The momentum β.
+        samples: So many draws of b (signs ±1, centered); default: solve exactly.
+        steps: How many rounds each draw is mixed for; the mean over the second half counts.
+        seed: What the draws are made from.
+
+    Returns:
+        D(ρ): 0 if the nodes stay one, about 1 if they never talk.
+
+    Raises:
+        InvalidArgument: If a number is out of range, or the topology has no period and no samples
+            are asked for.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> round(training_disagreement(topology("base", n=25), 0.05), 3)
+        0.212
+
     """
     if not 0 < rho < inf:
         raise InvalidArgument("rho", rho, "must be a number above 0")
@@ -103,23 +131,38 @@ def noise_disagreement(
 ) -> float:
     """How far nodes stay apart when each adds independent noise of variance one before every round.
 
-    The mean over the phases of tr C / n in the steady state of C ← W (C + I - J) Wᵀ; infinite
-    where the topology does not connect the nodes. Exact to rounding for n up to a few hundred; with
-    `samples`, a Monte-Carlo estimate as for `training_disagreement`. That starts from agreement
-    and comes out too small where forgetting takes more than steps / 2 rounds: a ring takes some n²
-    of them (`diagnose` gives no estimate then).
+    The mean over the phases of tr C / n in the steady state of C ← W (C + I - J) Wᵀ. Exact to
+    rounding for n up to a few hundred; with `samples`, a Monte-Carlo estimate as for
+    `training_disagreement`. That starts from agreement and comes out too small where forgetting
+    takes more than steps / 2 rounds: a ring takes some n² of them (`diagnose` gives no estimate
+    then).
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> round(noise_disagreement(topology("base", n=25)), 2)
-    1.09
+    Args:
+        topology: Which nodes talk when.
+        samples: How many draws of the noise; default: solve exactly.
+        steps: How many rounds each draw is mixed for; the mean over the second half counts.
+        seed: What the draws are made from.
+
+    Returns:
+        The variance among the nodes; infinite where the topology does not connect them.
+
+    Raises:
+        InvalidArgument: If a number is out of range, or the topology has no period and no samples
+            are asked for.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> round(noise_disagreement(topology("base", n=25)), 2)
+        1.09
+
     """
     n = topology.n
     if samples is not None:
-        draws = np.random.Generator(np.random.Philox(key=at_least(0, seed=seed)))
+        random = generator(at_least(0, seed=seed))
         shape = n, at_least(1, samples=samples)
 
         def shaken(matrix: Any, state: FloatArray) -> FloatArray:
-            noise = draws.standard_normal(shape)
+            noise = random.standard_normal(shape)
             return np.stack([matrix @ (state[0] + noise - noise.mean(axis=0))])
 
         return _simulated(topology, np.zeros((1, *shape)), steps, shaken)
@@ -156,8 +199,8 @@ def _periodic(topology: Topology) -> Sequence:
 
 def _signs(n: int, samples: int, seed: int) -> FloatArray:
     """(n, samples) signs, centered over the nodes, with the expected sum of squares n - 1 each."""
-    draws = np.random.Generator(np.random.Philox(key=at_least(0, seed=seed)))
-    signs = draws.integers(0, 2, size=(n, samples)) * 2.0 - 1
+    random = generator(at_least(0, seed=seed))
+    signs = random.integers(0, 2, size=(n, samples)) * 2.0 - 1
     return np.asarray(signs - signs.mean(axis=0))
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.closed_form import refuse_beyond_memory
 from basegraph.topologies.core.integers import at_least
+from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray
 from basegraph.topologies.core.sequence import Topology
 
@@ -33,12 +34,23 @@ KEPT = 2**25
 def consensus_error(topology: Topology, x0: NDArray[Any], steps: int) -> FloatArray:
     """The disagreement (1/n) Σ_i |x_i - mean|² before each of `steps` rounds and after the last.
 
-    x0 is (n,) or (n, d), float32 or float64; the arithmetic is done in its type. Returns float64
-    of length steps + 1.
+    Args:
+        topology: Which nodes talk when.
+        x0: The nodes' values, (n,) or (n, d), float32 or float64; the arithmetic is done in its
+            type.
+        steps: How many rounds.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> consensus_error(topology("base", n=4), np.array([4.0, 0.0, 0.0, 0.0]), steps=2)
-    array([3., 1., 0.])
+    Returns:
+        float64 of length steps + 1.
+
+    Raises:
+        InvalidArgument: If x0 does not fit the topology or is not finite, or steps is negative.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> consensus_error(topology("base", n=4), np.array([4.0, 0.0, 0.0, 0.0]), steps=2)
+        array([3., 1., 0.])
+
     """
     steps = at_least(0, steps=steps)
     states = gossip(topology, x0)
@@ -48,10 +60,22 @@ def consensus_error(topology: Topology, x0: NDArray[Any], steps: int) -> FloatAr
 def gossip(topology: Topology, x0: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """The nodes' values before step 0, 1, 2, ... without end, as read-only arrays.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> states = gossip(topology("base", n=4), np.array([4.0, 0.0, 0.0, 0.0]))
-    >>> [next(states).tolist() for _ in range(3)]
-    [[4.0, 0.0, 0.0, 0.0], [2.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
+    Args:
+        topology: Which nodes talk when.
+        x0: The nodes' values, (n,) or (n, d), float32 or float64.
+
+    Returns:
+        An iterator; each item costs one round.
+
+    Raises:
+        InvalidArgument: If x0 does not fit the topology or is not finite.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> states = gossip(topology("base", n=4), np.array([4.0, 0.0, 0.0, 0.0]))
+        >>> [next(states).tolist() for _ in range(3)]
+        [[4.0, 0.0, 0.0, 0.0], [2.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
+
     """
     return _states(topology, _checked(topology, x0))
 
@@ -82,10 +106,10 @@ def disagreement(x: NDArray[Any]) -> float:
 
 def gaussian_start(n: int, seed: int, d: int | None = None) -> FloatArray:
     """Independent standard Gaussians, (n,) or (n, d): the paper's start, fixed by the seed."""
-    draws = np.random.Generator(np.random.Philox(key=at_least(0, below=2**64, seed=seed)))
+    random = generator(at_least(0, below=2**64, seed=seed))
     size = 8 * n * (d or 1)
     refuse_beyond_memory(n, size, f"the nodes' values take {size} bytes")
-    return draws.standard_normal(n if d is None else (n, d))
+    return random.standard_normal(n if d is None else (n, d))
 
 
 def _checked(topology: Topology, x0: NDArray[Any]) -> NDArray[Any]:

@@ -19,8 +19,8 @@ from basegraph.topologies.core.closed_form import (
     Segment,
     circulant,
 )
-from basegraph.topologies.core.draws import integers
 from basegraph.topologies.core.integers import at_least, node_count
+from basegraph.topologies.core.random import integers
 from basegraph.topologies.core.rational import LARGEST, rational
 from basegraph.topologies.core.round import IntArray
 
@@ -33,8 +33,18 @@ def d_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
 
     Period 1, at most `degree` neighbors.
 
-    >>> d_equistatic(10, degree=3).max_degree <= 3
-    True
+    Args:
+        n: Number of nodes.
+        degree: How many draws.
+        seed: What the shifts are drawn from, below 2**64.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> d_equistatic(10, degree=3).max_degree <= 3
+        True
+
     """
     n, degree = node_count(n), at_least(1, below=MOST_DRAWS, degree=degree)
     shifts = _static_shifts(n, degree, seed)
@@ -47,8 +57,18 @@ def u_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
 
     Period 1, at most 2 * `degree` neighbors.
 
-    >>> u_equistatic(10, degree=2).max_degree <= 4
-    True
+    Args:
+        n: Number of nodes.
+        degree: How many draws.
+        seed: What the shifts are drawn from, below 2**64.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> u_equistatic(10, degree=2).max_degree <= 4
+        True
+
     """
     n, degree = node_count(n), at_least(1, below=MOST_DRAWS, degree=degree)
     drawn = _static_shifts(n, degree, seed)
@@ -65,9 +85,19 @@ def one_peer_d_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
 
     Never repeats; degree 1.
 
-    >>> t = one_peer_d_equidyn(10)
-    >>> t.round(3) == t.round(3)
-    True
+    Args:
+        n: Number of nodes.
+        seed: What the shifts are drawn from, below 2**64.
+        eta: The step η in (0, 1], as a number, a fraction or text such as "1/3"; taken exactly.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> t = one_peer_d_equidyn(10)
+        >>> t.round(3) == t.round(3)
+        True
+
     """
 
     def segments(step: int, u: int, weight: Fraction) -> list[Segment]:
@@ -85,9 +115,19 @@ def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
 
     Never repeats; degree 1.
 
-    >>> t = one_peer_u_equidyn(10)
-    >>> all(t.neighbors(j, 0)[i] == w for i in range(10) for j, w in t.neighbors(i, 0).items())
-    True
+    Args:
+        n: Number of nodes.
+        seed: What the shifts are drawn from, below 2**64.
+        eta: The step η in (0, 1], as a number, a fraction or text such as "1/3"; taken exactly.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> t = one_peer_u_equidyn(10)
+        >>> all(t.neighbors(j, 0)[i] == w for i in range(10) for j, w in t.neighbors(i, 0).items())
+        True
+
     """
 
     def segments(step: int, u: int, weight: Fraction) -> list[Segment]:
@@ -99,8 +139,8 @@ def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
             return (y < n - v) & (y // v % 2 == 0)
 
         def senders(i: IntArray) -> IntArray:
-            ahead, behind = (i + u) % n, (i - u) % n
-            return np.where(leads(i), ahead, np.where(leads(behind), behind, i))[:, None]
+            after, before = (i + u) % n, (i - u) % n
+            return np.where(leads(i), after, np.where(leads(before), before, i))[:, None]
 
         return [Segment(0, n, (weight,), senders)]
 

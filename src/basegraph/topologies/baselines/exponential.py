@@ -19,8 +19,16 @@ def exponential(n: int) -> ClosedFormSequence:
 
     Period 1, degree L. Consensus rate 1 - O(1/log n).
 
-    >>> exponential(6).neighbors(0, 0)
-    {5: Fraction(1, 4), 4: Fraction(1, 4), 2: Fraction(1, 4)}
+    Args:
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If n is not an integer ≥ 1.
+
+    Example:
+        >>> exponential(6).neighbors(0, 0)
+        {5: Fraction(1, 4), 4: Fraction(1, 4), 2: Fraction(1, 4)}
+
     """
     n = node_count(n)
     reach = ceil_log(n, 2)
@@ -35,8 +43,16 @@ def one_peer_exponential(n: int) -> ClosedFormSequence:
 
     Period ceil(log2 n), degree 1.
 
-    >>> [list(one_peer_exponential(6).neighbors(0, t)) for t in range(3)]
-    [[5], [4], [2]]
+    Args:
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If n is not an integer ≥ 1.
+
+    Example:
+        >>> [list(one_peer_exponential(6).neighbors(0, t)) for t in range(3)]
+        [[5], [4], [2]]
+
     """
     n = node_count(n)
     reach = ceil_log(n, 2)
@@ -56,12 +72,18 @@ def one_peer_hypercube(n: int) -> ClosedFormSequence:
 
     The hyper-hypercube with k = 1. Period log2 n, degree 1.
 
-    >>> [list(one_peer_hypercube(8).neighbors(5, t)) for t in range(3)]
-    [[4], [7], [1]]
+    Args:
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If n is not a power of two.
+
+    Example:
+        >>> [list(one_peer_hypercube(8).neighbors(5, t)) for t in range(3)]
+        [[4], [7], [1]]
+
     """
     n = node_count(n)
     if n & (n - 1):
         raise InvalidArgument("n", n, "one-peer-hypercube needs n to be a power of two")
-    sequence = hyper_hypercube(n, 1, origin=Origin.UNSPECIFIED)
-    sequence.spec = "one-peer-hypercube"
-    return sequence
+    return hyper_hypercube(n, 1, spec="one-peer-hypercube", origin=Origin.UNSPECIFIED)

@@ -21,12 +21,21 @@ CANDIDATES = 2**16
 
 
 def static(
-    spec: str, n: int, segments: list[Segment], *, symmetric: bool = True
+    spec: str, n: int, segments: list[Segment], *, symmetric: bool = True, note: str = ""
 ) -> ClosedFormSequence:
-    """A sequence of one round."""
+    """A sequence of one round.
+
+    Args:
+        spec: What the catalogue is asked for.
+        n: Number of nodes.
+        segments: The round.
+        symmetric: Whether its mixing matrix is symmetric.
+        note: What to know about it.
+
+    """
     degree = max((len(segment.weights) for segment in segments), default=0)
     return ClosedFormSequence(
-        spec, n, 1, lambda phase: segments, max_degree=degree, symmetric=symmetric
+        spec, n, 1, lambda phase: segments, max_degree=degree, symmetric=symmetric, note=note
     )
 
 
@@ -35,8 +44,16 @@ def ring(n: int) -> ClosedFormSequence:
 
     Period 1, degree 2. Consensus rate 1 - O(1/n²).
 
-    >>> ring(5).neighbors(0, 0)
-    {4: Fraction(1, 3), 1: Fraction(1, 3)}
+    Args:
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If n is not an integer ≥ 1.
+
+    Example:
+        >>> ring(5).neighbors(0, 0)
+        {4: Fraction(1, 3), 1: Fraction(1, 3)}
+
     """
     n = node_count(n)
     shifts = {1 % n, -1 % n} - {0}
@@ -53,10 +70,18 @@ def torus(n: int) -> ClosedFormSequence:
 
     Period 1, degree up to 4. Consensus rate 1 - O(1/n) on a square.
 
-    >>> sorted(torus(25).neighbors(0, 0))
-    [1, 4, 5, 20]
-    >>> torus(7).neighbors(0, 0)
-    {1: Fraction(1, 5), 6: Fraction(1, 5)}
+    Args:
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If n is not an integer ≥ 1.
+
+    Example:
+        >>> sorted(torus(25).neighbors(0, 0))
+        [1, 4, 5, 20]
+        >>> torus(7).neighbors(0, 0)
+        {1: Fraction(1, 5), 6: Fraction(1, 5)}
+
     """
     n = node_count(n)
     rows = _most_square(n)
@@ -71,10 +96,9 @@ def torus(n: int) -> ClosedFormSequence:
         return np.concatenate([beside, below], axis=1)
 
     weights = (Fraction(1, 5),) * (len(across) + len(down))
-    sequence = static("torus", n, [Segment(0, n, weights, senders)])
-    if 0 < len(weights) <= 2:
-        sequence.note = f"on {n} nodes the torus is a ring with weights 1/5, slower than `ring`"
-    return sequence
+    is_ring = 0 < len(weights) <= 2
+    note = f"on {n} nodes the torus is a ring with weights 1/5, slower than `ring`"
+    return static("torus", n, [Segment(0, n, weights, senders)], note=note if is_ring else "")
 
 
 def _most_square(n: int) -> int:
@@ -92,8 +116,17 @@ def complete(n: int) -> ClosedFormSequence:
 
     Period 1, degree n-1.
 
-    >>> complete(3).neighbors(0, 0)
-    {2: Fraction(1, 3), 1: Fraction(1, 3)}
+    Args:
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If n is not an integer ≥ 1, or no memory of this machine
+            holds a node's neighbors.
+
+    Example:
+        >>> complete(3).neighbors(0, 0)
+        {2: Fraction(1, 3), 1: Fraction(1, 3)}
+
     """
     n = node_count(n)
     refuse_beyond_memory(n, 200 * n, f"a node of complete hears {n - 1} others")

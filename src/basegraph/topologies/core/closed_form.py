@@ -8,7 +8,7 @@ cannot differ.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from fractions import Fraction
@@ -34,6 +34,8 @@ class Segment:
     senders: Callable[[IntArray], IntArray]
     """(m,) nodes of the segment -> (m, len(weights)) senders; a node that names itself idles."""
     origin: Origin = Origin.UNSPECIFIED
+    receivers: Callable[[int], Iterable[int]] | None = None
+    """node -> the nodes of the segment that hear it, where that has a closed form too."""
 
 
 Segments = Callable[[int], Items[Segment]]
@@ -42,13 +44,23 @@ Segments = Callable[[int], Items[Segment]]
 
 class _ClosedForm(Topology):
     def __init__(
-        self, spec: str, n: int, segments: Segments, *, max_degree: int, symmetric: bool
+        self,
+        spec: str,
+        n: int,
+        segments: Segments,
+        *,
+        max_degree: int,
+        symmetric: bool,
+        promised_degree: int | None = None,
+        note: str = "",
     ) -> None:
         self.spec = spec
         self.n = n
         self.segments = segments
         self.max_degree = max_degree
         self.symmetric = symmetric
+        self.promised_degree = promised_degree
+        self.note = note
 
     def __reduce__(self) -> tuple[Any, ...]:
         return rebuilt(self)
@@ -71,6 +83,16 @@ class _ClosedForm(Topology):
                 return {sender: weight for sender, weight in heard if sender != i}
         return {}
 
+    def _listeners(self, i: int, phase: int) -> tuple[int, ...]:
+        if self.symmetric:
+            return super()._listeners(i, phase)
+        listeners: set[int] = set()
+        for segment in self.segments(phase):
+            if segment.receivers is None:
+                return super()._listeners(i, phase)
+            listeners.update(segment.receivers(i))
+        return tuple(sorted(listeners - {i}))
+
 
 class ClosedFormSequence(_ClosedForm, Sequence):
     """A periodic topology in closed form."""
@@ -84,8 +106,18 @@ class ClosedFormSequence(_ClosedForm, Sequence):
         *,
         max_degree: int,
         symmetric: bool,
+        promised_degree: int | None = None,
+        note: str = "",
     ) -> None:
-        super().__init__(spec, n, segments, max_degree=max_degree, symmetric=symmetric)
+        super().__init__(
+            spec,
+            n,
+            segments,
+            max_degree=max_degree,
+            symmetric=symmetric,
+            promised_degree=promised_degree,
+            note=note,
+        )
         self.period = period
 
 
@@ -104,7 +136,15 @@ def identity(n: int) -> Round:
 def circulant(n: int, shifts: Mapping[int, Fraction]) -> list[Segment]:
     """Every node i hears i - u (mod n) with weight shifts[u], for each shift u in 1..n-1."""
     offsets = np.array(list(shifts), dtype=np.int64)
-    return [Segment(0, n, tuple(shifts.values()), lambda i: (i[:, None] - offsets) % n)]
+    return [
+        Segment(
+            0,
+            n,
+            tuple(shifts.values()),
+            senders=lambda i: (i[:, None] - offsets) % n,
+            receivers=lambda i: ((i + offsets) % n).tolist(),
+        )
+    ]
 
 
 def cliques(

@@ -87,14 +87,14 @@ def digits(n: int, base: int) -> list[tuple[int, int]]:
     >>> digits(7, 3)
     [(2, 1), (1, 0)]
     """
-    found = []
+    nonzero = []
     power = 0
     while n:
         n, digit = divmod(n, base)
         if digit:
-            found.append((digit, power))
+            nonzero.append((digit, power))
         power += 1
-    return found[::-1]
+    return nonzero[::-1]
 
 
 def smooth_part(n: int, largest: int) -> int:
@@ -143,7 +143,7 @@ def fewest_factors(n: int, largest: int) -> tuple[int, ...]:
 
 def _divisors(n: int) -> list[int]:
     """All divisors of n, ascending."""
-    found = [1]
+    divisors = [1]
     factor = 2
     while n > 1:
         if factor * factor > n:
@@ -152,6 +152,6 @@ def _divisors(n: int) -> list[int]:
         while n % factor == 0:
             n //= factor
             powers.append(powers[-1] * factor)
-        found = [d * power for d in found for power in powers]
+        divisors = [d * power for d in divisors for power in powers]
         factor += 1
-    return sorted(found)
+    return sorted(divisors)

@@ -17,17 +17,27 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from basegraph.errors import InvalidArgument, InvalidRound
+from basegraph.topologies.core.arrays import (
+    FloatArray,
+    IntArray,
+    distinct,
+    largest_size,
+    quotients,
+    read_only,
+)
 from basegraph.topologies.core.integers import at_least, node
+from basegraph.topologies.core.notebook import round_html
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.rational import rational
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import networkx
+    from matplotlib.figure import Figure
     from scipy.sparse import csr_array
 
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
-
+__all__ = ["FloatArray", "IntArray", "Round"]
 
 _ARRAYS = ("receivers", "senders", "numerators", "denominators", "origins")
 
@@ -84,7 +94,7 @@ class Round:
     def _set(self, name: str, array: NDArray[Any]) -> None:
         if array.flags.owndata:
             array.flags.writeable = False  # the round takes the array over
-        object.__setattr__(self, name, _read_only(array))
+        object.__setattr__(self, name, read_only(array))
 
     @classmethod
     def from_edges(cls, n: int, edges: Mapping[tuple[int, int], Fraction]) -> Round:
@@ -114,24 +124,24 @@ class Round:
     @cached_property
     def weights(self) -> FloatArray:
         """The weights as float64, one per arc, each the exact value correctly rounded."""
-        return _read_only(self._weights())
+        return read_only(self._weights())
 
     @cached_property
     def self_weights(self) -> FloatArray:
         """The self weights as float64, one per node, each the exact value correctly rounded."""
-        return _read_only(self._self_weights())
+        return read_only(self._self_weights())
 
     def _weights(self) -> FloatArray:
-        return _quotients(self.numerators, self.denominators)
+        return quotients(self.numerators, self.denominators)
 
     def _self_weights(self) -> FloatArray:
         if (self.receivers[1:] != self.receivers[:-1]).all():  # no node hears two others
             own = np.ones(self.n)
             left = self.denominators - self.numerators
-            own[self.receivers] = _quotients(left, self.denominators)
+            own[self.receivers] = quotients(left, self.denominators)
             return own
         scale, _, leftover = self.over_common_denominator()
-        return _quotients(leftover, scale)
+        return quotients(leftover, scale)
 
     def self_weight(self, i: int) -> Fraction:
         """The exact self weight of node i."""
@@ -150,6 +160,10 @@ class Round:
                 strict=True,
             )
         }
+
+    def listeners(self, i: int) -> tuple[int, ...]:
+        """The nodes that hear node i in this round, ascending."""
+        return tuple(np.unique(self.receivers[self.senders == node(i, self.n)]).tolist())
 
     def matrix(self, dtype: DTypeLike = np.float64) -> csr_array[Any, Any]:
         """W as a `scipy.sparse.csr_array`, self loops included."""
@@ -186,22 +200,22 @@ class Round:
         """Per arc: whether the same arc stands before it already."""
         keys = self.receivers * self.n + self.senders
         order = np.argsort(keys, kind="stable")
-        found = np.zeros(len(keys), dtype=bool)
-        found[order[1:]] = np.diff(keys[order]) == 0
-        return found
+        repeats = np.zeros(len(keys), dtype=bool)
+        repeats[order[1:]] = np.diff(keys[order]) == 0
+        return repeats
 
     def unreturned(self) -> NDArray[np.bool_]:
         """Per arc i ← j: whether j ← i of the same weight is missing. For arcs without repeats."""
-        there = np.argsort(self.receivers * self.n + self.senders, kind="stable")
-        back = np.argsort(self.senders * self.n + self.receivers, kind="stable")
+        forward = np.argsort(self.receivers * self.n + self.senders, kind="stable")
+        backward = np.argsort(self.senders * self.n + self.receivers, kind="stable")
         common = np.maximum(np.gcd(self.numerators, self.denominators), 1)
         numerators, denominators = self.numerators // common, self.denominators // common
-        missing = np.empty(len(there), dtype=bool)
-        missing[there] = (
-            (self.receivers[there] != self.senders[back])
-            | (self.senders[there] != self.receivers[back])
-            | (numerators[there] != numerators[back])
-            | (denominators[there] != denominators[back])
+        missing = np.empty(len(forward), dtype=bool)
+        missing[forward] = (
+            (self.receivers[forward] != self.senders[backward])
+            | (self.senders[forward] != self.receivers[backward])
+            | (numerators[forward] != numerators[backward])
+            | (denominators[forward] != denominators[backward])
         )
         return missing
 
@@ -210,7 +224,7 @@ class Round:
 
         The arrays are int64 where the numbers surely fit, Python integers (object) where not.
         """
-        denominators = _distinct(self.denominators)
+        denominators = distinct(self.denominators)
         if denominators and denominators[0] < 1:
             arc = int(np.argmin(self.denominators))
             raise InvalidRound(
@@ -218,7 +232,7 @@ class Round:
                 f"has denominator {self.denominators[arc]}"
             )
         scale = int(np.lcm.reduce(np.array([1, *denominators], dtype=object)))
-        largest = max((abs(int(e)) for e in _extremes(self.numerators)), default=0)
+        largest = largest_size(self.numerators)
         fits = scale * (largest + 1) * (self.degree + 1) < 2**62
         kind = np.int64 if fits else object
         factor = (scale // self.denominators) if fits else scale // self.denominators.astype(object)
@@ -226,36 +240,6 @@ class Round:
         leftover = np.full(self.n, scale, dtype=kind)
         np.subtract.at(leftover, self.receivers, arcs)
         return scale, arcs, leftover
-
-    # -- composition -------------------------------------------------------------------------
-
-    def tiled(self, copies: int) -> Round:
-        """Copies side by side: node i of copy c becomes node c * n + i."""
-        shift = (np.arange(copies) * self.n)[:, None]
-        return Round(
-            self.n * copies,
-            (shift + self.receivers).ravel(),
-            (shift + self.senders).ravel(),
-            np.tile(self.numerators, copies),
-            np.tile(self.denominators, copies),
-            np.tile(self.origins, copies),
-        )
-
-    def spread(self, copies: int) -> Round:
-        """Copies interleaved: node i of copy c becomes node i * copies + c."""
-        heard = np.bincount(self.receivers, minlength=self.n)
-        first = np.cumsum(heard) - heard
-        heard, first = np.repeat(heard, copies), np.repeat(first, copies)
-        receivers = np.repeat(np.arange(self.n * copies), heard)
-        arc = np.arange(len(receivers)) - np.repeat(np.cumsum(heard) - heard - first, heard)
-        return Round(
-            self.n * copies,
-            receivers,
-            self.senders[arc] * copies + receivers % copies,
-            self.numerators[arc],
-            self.denominators[arc],
-            self.origins[arc],
-        )
 
     # -- interchange and comparison ----------------------------------------------------------
 
@@ -267,7 +251,7 @@ class Round:
         """
         import networkx
 
-        arcs = self._as_dict()
+        arcs = self.weights_by_arc()
         symmetric = all(arcs.get((j, i)) == w for (i, j), w in arcs.items())
         graph: Any = networkx.Graph() if symmetric else networkx.DiGraph()
         graph.add_nodes_from(range(self.n))
@@ -276,45 +260,41 @@ class Round:
             graph.add_edge(j, i, weight=weight, **label)
         return graph
 
-    def _as_dict(self) -> dict[tuple[int, int], Fraction]:
+    def weights_by_arc(self) -> dict[tuple[int, int], Fraction]:
+        """{(receiver, sender): exact weight}, in the order of the arcs."""
         pairs = zip(self.receivers.tolist(), self.senders.tolist(), strict=True)
         weights = map(Fraction, self.numerators.tolist(), self.denominators.tolist())
         return dict(zip(pairs, weights, strict=True))
+
+    def _canonical(self) -> tuple[IntArray, ...]:
+        """The arcs in one order, their weights in lowest terms."""
+        order = np.lexsort((self.senders, self.receivers))
+        common = np.maximum(np.gcd(self.numerators, self.denominators), 1)
+        weights = self.numerators // common, self.denominators // common
+        return tuple(array[order] for array in (self.receivers, self.senders, *weights))
 
     def __eq__(self, other: object) -> bool:
         """Whether the mixing matrices are the same, exactly; origins do not count."""
         if not isinstance(other, Round):
             return NotImplemented
-        return self.n == other.n and self._as_dict() == other._as_dict()
+        if self.n != other.n or len(self.receivers) != len(other.receivers):
+            return False
+        pairs = zip(self._canonical(), other._canonical(), strict=True)
+        return all(np.array_equal(one, two) for one, two in pairs)
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self) -> int:
+        return hash((self.n, *(array.tobytes() for array in self._canonical())))
+
+    # -- display -----------------------------------------------------------------------------
+
+    def draw(self, path: str | Path | None = None) -> Figure:
+        """Draw the round; see `Sequence.draw`."""
+        from basegraph.topologies.core.sequence import Sequence
+
+        return Sequence([self], spec="round").draw(path)
+
+    def _repr_html_(self) -> str:
+        return round_html(self)
 
     def __repr__(self) -> str:
         return f"<round on {self.n} nodes: {len(self.receivers)} arcs, degree {self.degree}>"
-
-
-def _read_only(array: NDArray[Any]) -> NDArray[Any]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def _quotients(numerators: NDArray[Any], denominators: NDArray[Any] | int) -> FloatArray:
-    """numerators / denominators, correctly rounded."""
-    largest = denominators if isinstance(denominators, int) else int(denominators.max(initial=1))
-    if numerators.dtype != object and largest <= 2**53:
-        return numerators / denominators  # both are floats exactly
-    pairs = np.broadcast(numerators, denominators)
-    return np.array([float(Fraction(int(a), int(b))) for a, b in pairs], dtype=np.float64)
-
-
-def _distinct(values: IntArray) -> list[int]:
-    """The distinct values, ascending; quick for the long constant runs that rounds are made of."""
-    if not len(values):
-        return []
-    starts = np.flatnonzero(np.diff(values)) + 1
-    return sorted({int(values[0]), *values[starts].tolist()})
-
-
-def _extremes(values: IntArray) -> tuple[int, ...]:
-    return (int(values.min()), int(values.max())) if len(values) else ()

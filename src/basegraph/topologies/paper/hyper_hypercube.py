@@ -11,7 +11,7 @@ from basegraph.topologies.core.origin import Origin
 
 
 def hyper_hypercube(
-    n: int, k: int = 1, *, origin: Origin = Origin.HYPER_HYPERCUBE
+    n: int, k: int = 1, *, spec: str | None = None, origin: Origin = Origin.HYPER_HYPERCUBE
 ) -> ClosedFormSequence:
     """k-peer hyper-hypercube: exact consensus where n has no prime factor above k+1.
 
@@ -21,8 +21,19 @@ def hyper_hypercube(
 
     Period L, degree max(n_l) - 1 ≤ k. One identity round for n = 1.
 
-    >>> [r.degree for r in hyper_hypercube(12, k=2)]
-    [1, 1, 2]
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round.
+        spec: What the sequence is called, where it is part of another construction.
+        origin: What its arcs are labeled with.
+
+    Raises:
+        InvalidArgument: If n has a prime factor above k+1.
+
+    Example:
+        >>> [r.degree for r in hyper_hypercube(12, k=2)]
+        [1, 1, 2]
+
     """
     n, k = node_count(n), at_least(1, k=k)
     if smooth_part(n, k + 1) != n:
@@ -36,13 +47,17 @@ def hyper_hypercube(
             return []
         return cliques(0, n, prod(factors[:phase]), factors[phase], origin)
 
-    sequence = ClosedFormSequence(
-        f"hyper-hypercube:k={k}",
+    return ClosedFormSequence(
+        spec or f"hyper-hypercube:k={k}",
         n,
-        max(1, len(factors)),
+        hyper_hypercube_length(n, k),
         segments,
         max_degree=max(factors, default=1) - 1,
         symmetric=True,
+        promised_degree=k,
     )
-    sequence.promised_degree = k
-    return sequence
+
+
+def hyper_hypercube_length(n: int, k: int) -> int:
+    """The period of `hyper_hypercube(n, k)`, without building it."""
+    return max(1, len(fewest_factors(n, k + 1)))

@@ -18,7 +18,7 @@ from basegraph.topologies.core.integers import (
 )
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import IntArray
-from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube
+from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube, hyper_hypercube_length
 
 ISOLATED = ("first", "last")
 """Which isolated nodes of a block may be selected in line 14 of Alg. 2."""
@@ -42,71 +42,106 @@ class Part:
 
 
 def simple_base(
-    n: int, k: int = 1, redundant: bool = True, isolated: str = "first"
+    n: int,
+    k: int = 1,
+    redundant: bool = True,
+    isolated: str = "first",
+    *,
+    spec: str | None = None,
 ) -> ClosedFormSequence:
     """Simple Base-(k+1) Graph: exact consensus for any n, at most k neighbors a round.
 
     The base-(k+1) digits of n split the nodes into parts V_1, V_2, ... of a_l (k+1)^p_l nodes. The
     parts average inside; then for j = 1, 2, ... the smaller parts after V_j give V_j the average
     of all; then every part averages once more inside. (Alg. 2; the hyper-hypercube where n has no
-    prime factor above k+1.) `redundant=False` leaves out the edges of lines 20 and 27, which
-    consensus does not need and training likes. `isolated` says which isolated nodes of a block
-    line 14 selects: the "first" ones, or the "last" ones as in the paper's figures and its code.
+    prime factor above k+1.)
 
     Period |H(V_1)| + 1 + p_1 ≤ 2 log_{k+1}(n) + 2, degree ≤ k.
 
-    >>> simple_base(5).period, simple_base(5).neighbors(4, 2)
-    (5, {0: Fraction(4, 5)})
-    >>> simple_base(5, isolated="last").neighbors(4, 2)
-    {3: Fraction(4, 5)}
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round.
+        redundant: Whether to keep the edges of lines 20 and 27, which consensus does not need but
+            training benefits from.
+        isolated: Which isolated nodes of a block line 14 selects: the "first" ones, or the "last"
+            ones as in the paper's figures and its code.
+        spec: What the sequence is called, where it is part of another construction.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> simple_base(5).period, simple_base(5).neighbors(4, 2)
+        (5, {0: Fraction(4, 5)})
+        >>> simple_base(5, isolated="last").neighbors(4, 2)
+        {3: Fraction(4, 5)}
+
     """
     n, k = node_count(n), at_least(1, k=k)
     if not isinstance(redundant, bool):
         raise InvalidArgument("redundant", redundant, "must be True or False")
     if isolated not in ISOLATED:
         raise InvalidArgument("isolated", isolated, f"must be one of {', '.join(ISOLATED)}")
-    spec = f"simple-base:k={k}" + ("" if redundant else ",redundant=false")
-    spec += "" if isolated == "first" else f",isolated={isolated}"
+    spec = spec or paper_spec("simple-base", k, redundant, isolated)
     if smooth_part(n, k + 1) == n:
-        whole = hyper_hypercube(n, k)
-        whole.spec = spec
-        return whole
+        return hyper_hypercube(n, k, spec=spec)
     parts = _split(n, k + 1)
     first, last = parts[0], parts[-1]
     from_end = isolated == "last"
     warm_up = len(first.factors)
 
     def segments(phase: int) -> list[Segment]:
-        found: list[Segment] = []
+        segments_of_round: list[Segment] = []
         for index, part in enumerate(parts):
             bridge = phase - warm_up  # which part the smaller ones talk to, from 0
             if bridge < 0:
                 factor, stride = _clique(part.factors, phase)
-                found += cliques(part.start, part.stop, stride, factor, Origin.LINE_11)
+                segments_of_round += cliques(part.start, part.stop, stride, factor, Origin.LINE_11)
             elif bridge < index:
-                found += _give(parts, bridge, part, from_end)
+                segments_of_round += _give(parts, bridge, part, from_end)
             elif bridge == index and part is not last:
-                found += _take(parts, bridge, k + 1, redundant, from_end)
+                segments_of_round += _take(parts, bridge, k + 1, redundant, from_end)
             else:
                 done = bridge - index - (part is not last)
                 if part.power:
                     stride = (k + 1) ** (done % part.power)
-                    found += cliques(part.start, part.stop, stride, k + 1, Origin.LINE_25)
+                    segments_of_round += cliques(
+                        part.start, part.stop, stride, k + 1, Origin.LINE_25
+                    )
                 elif redundant:
-                    found += cliques(part.start, part.stop, 1, part.count, Origin.LINE_27)
-        return found
+                    segments_of_round += cliques(
+                        part.start, part.stop, 1, part.count, Origin.LINE_27
+                    )
+        return segments_of_round
 
     period = warm_up + 1 + first.power
-    sequence = ClosedFormSequence(
+    return ClosedFormSequence(
         spec,
         n,
         period,
         segments,
         max_degree=max(len(s.weights) for phase in range(period) for s in segments(phase)),
         symmetric=True,
+        promised_degree=k,
     )
-    sequence.promised_degree = k
-    return sequence
+
+
+def simple_base_length(n: int, k: int) -> int:
+    """The period of `simple_base(n, k)`, without building it.
+
+    >>> [simple_base_length(n, 1) for n in (5, 6, 8)]
+    [5, 5, 3]
+    """
+    if smooth_part(n, k + 1) == n:
+        return hyper_hypercube_length(n, k)
+    count, power = digits(n, k + 1)[0]
+    return len(fewest_factors(count * (k + 1) ** power, k + 1)) + 1 + power
+
+
+def paper_spec(name: str, k: int, redundant: bool, isolated: str) -> str:
+    """The spec of one of the paper's constructions; options at their defaults are left out."""
+    spec = f"{name}:k={k}" + ("" if redundant else ",redundant=false")
+    return spec + ("" if isolated == "first" else f",isolated={isolated}")
 
 
 def _split(n: int, base: int) -> list[Part]:
@@ -187,17 +222,17 @@ def _take(parts: list[Part], j: int, clique: int, redundant: bool, from_end: boo
     bridge_weight = (_weight(parts, j),)
     clique_weights = (Fraction(1, clique),) * (clique - 1)
     left_weights = (Fraction(1, left),) * (left - 1) if left > 1 else ()
-    found = []
+    segments = []
     for block in range(part.count):
         start = part.start + block * part.block
-        low, alone = start + first_met, start + first_isolated
-        split = alone + min(max(full - block * isolated, 0), isolated)
-        found.append(Segment(low, low + met, bridge_weight, giver, Origin.LINE_15))
+        low, free = start + first_met, start + first_isolated
+        split = free + min(max(full - block * isolated, 0), isolated)
+        segments.append(Segment(low, low + met, bridge_weight, giver, Origin.LINE_15))
         if redundant:
             for low, high, weights in (
-                (alone, split, clique_weights),
-                (split, alone + isolated, left_weights),
+                (free, split, clique_weights),
+                (split, free + isolated, left_weights),
             ):
                 if high > low and weights:
-                    found.append(Segment(low, high, weights, neighbor, Origin.LINE_20))
-    return sorted(found, key=lambda segment: segment.start)
+                    segments.append(Segment(low, high, weights, neighbor, Origin.LINE_20))
+    return sorted(segments, key=lambda segment: segment.start)

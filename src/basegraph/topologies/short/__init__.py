@@ -1,1 +1,24 @@
-"""The shortest known sequences, and the planner that puts them together."""
+"""The shortest known sequences, and the planner that puts them together.
+
+`short` takes, for every n and k, the construction with the fewest rounds. A `Planner` finds it as a
+plan (`plans`): the Base-(k+1) Graph, `euclid` (mirrors of a circle), a product, `block_merge`, or
+`block_mix`, whose middle round is laid out by a formula (`corner_middle`) or pair by pair
+(`laid_middle`, `layout`).
+
+For some n the pairs were searched for: laid_mixes.json holds, by number of nodes, the sizes of rows
+and columns as [size, how many of it] and the turn at which `lay_out` finds the middle. Its `format`
+member says so too, with the command that made it (scripts/search_blocks.py).
+
+Example:
+    >>> short(25).period, block_mix(25).period, euclid(25).period
+    (7, 7, 7)
+    >>> default_planner().best_plan(46, 1)
+    LaidMixPlan(rounds=7, rows=((8, 5), (6, 1)), columns=((8, 5), (6, 1)), turn=1)
+
+"""
+
+from basegraph.topologies.short.euclid import euclid
+from basegraph.topologies.short.planner import Planner, default_planner
+from basegraph.topologies.short.short import block_merge, block_mix, short
+
+__all__ = ["Planner", "block_merge", "block_mix", "default_planner", "euclid", "short"]

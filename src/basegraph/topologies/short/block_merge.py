@@ -27,9 +27,12 @@ class BlockMerge(Sequence):
     Period max T(b_i) + 1; one round where all blocks are single nodes (the complete graph).
     """
 
-    def __init__(self, blocks: SideBySide, spec: str) -> None:
+    def __init__(
+        self, blocks: SideBySide, spec: str, *, promised_degree: int | None = None
+    ) -> None:
         self.blocks = blocks
         self.spec = spec
+        self.promised_degree = promised_degree
         self.n = blocks.n
         self.period = blocks.period + 1
         self.symmetric = blocks.symmetric
@@ -47,10 +50,10 @@ class BlockMerge(Sequence):
     def _merge(self) -> Round:
         one, two, units = [], [], []
         for i, j in combinations(range(len(self.sizes)), 2):
-            here, there = self.sizes[i], self.sizes[j]
-            cuts = np.union1d(np.arange(here + 1) * there, np.arange(there + 1) * here)
-            one.append(self.starts[i] + self._place(i, j, cuts[:-1] // there))
-            two.append(self.starts[j] + self._place(j, i, cuts[:-1] // here))
+            height, width = self.sizes[i], self.sizes[j]
+            cuts = np.union1d(np.arange(height + 1) * width, np.arange(width + 1) * height)
+            one.append(self.starts[i] + self._place(i, j, cuts[:-1] // width))
+            two.append(self.starts[j] + self._place(j, i, cuts[:-1] // height))
             units.append(np.diff(cuts))
         receivers, senders = np.concatenate([*one, *two]), np.concatenate([*two, *one])
         shared = np.concatenate(units * 2)
@@ -66,14 +69,14 @@ class BlockMerge(Sequence):
         if phase < self.blocks.period:
             return self.blocks.neighbors(i, phase)
         own, place = self.blocks.block_of(i)
-        here = self.sizes[own]
+        height = self.sizes[own]
         heard = {}
-        for other, there in enumerate(self.sizes):
+        for other, width in enumerate(self.sizes):
             if other != own:
-                turn = (place - _first(self.sizes, own, other)) % here
-                low, high = turn * there, (turn + 1) * there
-                for across in range(low // here, (high - 1) // here + 1):
-                    units = min(high, (across + 1) * here) - max(low, across * here)
+                turn = (place - _first(self.sizes, own, other)) % height
+                low, high = turn * width, (turn + 1) * width
+                for across in range(low // height, (high - 1) // height + 1):
+                    units = min(high, (across + 1) * height) - max(low, across * height)
                     sender = self.starts[other] + self._place(other, own, across)
                     heard[sender] = Fraction(units, self.n)
         return heard
@@ -96,10 +99,10 @@ def merge_degree(sizes: tuple[int, ...]) -> int:
 
 def _degrees(sizes: tuple[int, ...], i: int) -> IntArray:
     """The neighbors of each node of block i."""
-    here = sizes[i]
-    found = np.zeros(here, dtype=np.int64)
-    for j, there in enumerate(sizes):
+    height = sizes[i]
+    degrees = np.zeros(height, dtype=np.int64)
+    for j, width in enumerate(sizes):
         if j != i:
-            turn = (np.arange(here) - _first(sizes, i, j)) % here
-            found += ((turn + 1) * there - 1) // here - turn * there // here + 1
-    return found
+            turn = (np.arange(height) - _first(sizes, i, j)) % height
+            degrees += ((turn + 1) * width - 1) // height - turn * width // height + 1
+    return degrees

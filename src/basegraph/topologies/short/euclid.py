@@ -24,7 +24,7 @@ SMALL_FACTOR = 128
 """Circles that are too long to be searched whole are taken apart by factors up to here."""
 
 
-def euclid(n: int) -> ClosedFormSequence:
+def euclid(n: int, *, spec: str = "euclid") -> ClosedFormSequence:
     """Euclid: mirrors of a circle, exact consensus for any n with one neighbor a round.
 
     Every round is a mirror with one shift s and one weight w. Odd n: node i talks to (s - i) mod n,
@@ -41,13 +41,22 @@ def euclid(n: int) -> ClosedFormSequence:
     Period 1 + the sum over the factors of (the sum of the partial quotients of f/v) - 1, for the
     best factorisation and the best v; degree 1. A node's peer is one subtraction.
 
-    >>> euclid(25).period, euclid(24).period
-    (7, 5)
-    >>> euclid(10**6).neighbors(7, 1)
-    {500008: Fraction(1, 2)}
+    Args:
+        n: Number of nodes.
+        spec: What the sequence is called, where it is part of another construction.
+
+    Raises:
+        InvalidArgument: If n is not an integer ≥ 1.
+
+    Example:
+        >>> euclid(25).period, euclid(24).period
+        (7, 5)
+        >>> euclid(10**6).neighbors(7, 1)
+        {500008: Fraction(1, 2)}
+
     """
     n = node_count(n)
-    return by_mirrors("euclid", n, mirrors(n if n % 2 else n // 2) if n > 1 else ())
+    return by_mirrors(spec, n, mirrors(n if n % 2 else n // 2) if n > 1 else ())
 
 
 def by_mirrors(spec: str, n: int, rounds: tuple[Mirror, ...]) -> ClosedFormSequence:
@@ -75,11 +84,15 @@ def by_mirrors(spec: str, n: int, rounds: tuple[Mirror, ...]) -> ClosedFormSeque
             Segment(places, n, (weight,), to_the_right, Origin.MIRROR),
         ]
 
-    sequence = ClosedFormSequence(
-        spec, n, max(1, len(rounds)), segments, max_degree=min(1, len(rounds)), symmetric=True
+    return ClosedFormSequence(
+        spec,
+        n,
+        max(1, len(rounds)),
+        segments,
+        max_degree=min(1, len(rounds)),
+        symmetric=True,
+        promised_degree=1,
     )
-    sequence.promised_degree = 1
-    return sequence
 
 
 def mirrors(places: int) -> tuple[Mirror, ...]:
@@ -88,14 +101,14 @@ def mirrors(places: int) -> tuple[Mirror, ...]:
     >>> mirrors(3)
     ((0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2)))
     """
-    found = [(0, Fraction(1, 2))]
+    reflections = [(0, Fraction(1, 2))]
     left, length = 0, 1  # of the uniform arc
     for factor in factors(places):
         # A chain on super-places of `length` places each: place y begins at left + y * length.
         steps, start = chain(factor, best_split(factor)[1])
-        found += [(2 * left + (s + 1) * length - 1, weight) for s, weight in steps]
+        reflections += [(2 * left + (s + 1) * length - 1, weight) for s, weight in steps]
         left, length = left + start * length, length * factor
-    return tuple((shift % places, weight) for shift, weight in found)
+    return tuple((shift % places, weight) for shift, weight in reflections)
 
 
 def chain(factor: int, v: int) -> tuple[list[Mirror], int]:
@@ -104,17 +117,17 @@ def chain(factor: int, v: int) -> tuple[list[Mirror], int]:
     >>> chain(3, 1)
     ([(1, Fraction(1, 3)), (2, Fraction(1, 2))], 0)
     """
-    found = [(1, Fraction(v, factor))]
+    reflections = [(1, Fraction(v, factor))]
     # Two adjacent arcs: a places of value u, then b places of value v.
     left, a, u, b = 0, 1, factor - v, 1
     while u != v:
         if u > v:  # about the middle of the right arc: the left one is copied to its far side
-            found.append((2 * left + 2 * a + b - 1, Fraction(v, u)))
+            reflections.append((2 * left + 2 * a + b - 1, Fraction(v, u)))
             u, b = u - v, a + b
         else:
-            found.append((2 * left + a - 1, Fraction(u, v)))
+            reflections.append((2 * left + a - 1, Fraction(u, v)))
             left, v, a = left - b, v - u, a + b
-    return found, left
+    return reflections, left
 
 
 def euclid_length(n: int) -> int:

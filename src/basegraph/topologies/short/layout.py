@@ -67,11 +67,11 @@ def lay_out(rows: tuple[int, ...], columns: tuple[int, ...], turn: int) -> Layou
         mass[(p, over), (down, q)] -= n - f
         # The pair stands in (p, down) and (over, q) and exchanges f, or the other way round.
         pairs.append((p, down, over, q, f) if 2 * f <= n else (p, q, over, down, n - f))
-    found = np.array(pairs, dtype=np.int64).reshape(-1, 5)
+    edges = np.array(pairs, dtype=np.int64).reshape(-1, 5)
     count = mass // n
     for end in (0, 2):
-        np.add.at(count, (found[:, end], found[:, end + 1]), 1)
-    return Layout(count, found[:, :4], found[:, 4])
+        np.add.at(count, (edges[:, end], edges[:, end + 1]), 1)
+    return Layout(count, edges[:, :4], edges[:, 4])
 
 
 def _best_pair(mass: IntArray, n: int, turn: int, step: int) -> tuple[int, ...] | None:

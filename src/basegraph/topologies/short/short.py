@@ -6,33 +6,37 @@ from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least, node_count
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.paper.base import base
-from basegraph.topologies.short.block_merge import BlockMerge
-from basegraph.topologies.short.block_mix import BlockMix
-from basegraph.topologies.short.euclid import euclid
-from basegraph.topologies.short.laid_mix import LaidMix
-from basegraph.topologies.short.layout import Runs, lay_out, sizes_of
-from basegraph.topologies.short.planner import Plan, best_merge, best_mix, best_plan
-from basegraph.topologies.transform.product import Product
-from basegraph.topologies.transform.side_by_side import SideBySide
+from basegraph.topologies.short.planner import default_planner
+from basegraph.topologies.short.plans import Plan
 
 
 def short(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     """Shortest known: the best of base, products, euclid, block-mix and block-merge.
 
     For every n and k the construction with the fewest rounds, whose blocks are again the shortest
-    known, found by dynamic programming (`plan.py`). `redundant=False` leaves out all edges that
+    known, found by dynamic programming (`Planner`). `redundant=False` leaves out all edges that
     consensus does not need: those of base, of blocks that have finished, and of nodes that idle in
     the middle of block-mix.
 
     Period never longer than base; degree ≤ k. With k = 1 at most 3 above `shortest_possible` for n
     up to 512, more for some n beyond: 4 for 999983 (25 rounds), 5 for 2**20 - 1 (26 rounds).
 
-    >>> [short(25, k).period for k in (1, 2, 3, 4)]
-    [7, 4, 3, 2]
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round.
+        redundant: Whether to keep the edges that consensus does not need.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> [short(25, k).period for k in (1, 2, 3, 4)]
+        [7, 4, 3, 2]
+
     """
     n, k = node_count(n), at_least(1, k=k)
     redundant = _flag(redundant)
-    return _named("short", _build(n, best_plan(n, k), k, redundant), k, redundant)
+    return _shortest(n, k, redundant)
 
 
 def block_mix(n: int, k: int = 1, redundant: bool = True) -> Sequence:
@@ -44,15 +48,25 @@ def block_mix(n: int, k: int = 1, redundant: bool = True) -> Sequence:
 
     Period max T(row) + 1 + max T(column), degree ≤ k. `redundant=False` as for short.
 
-    >>> block_mix(25).period
-    7
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round.
+        redundant: Whether to keep the edges that consensus does not need.
+
+    Raises:
+        InvalidArgument: If an argument is out of range, or no rows and columns are known for n.
+
+    Example:
+        >>> block_mix(25).period
+        7
+
     """
     n, k = node_count(n), at_least(1, k=k)
     redundant = _flag(redundant)
-    plan = best_mix(n, k, 2 * n.bit_length() + 3)
+    plan = default_planner().best_mix(n, k, 2 * n.bit_length() + 3)
     if plan is None:
         raise InvalidArgument("n", n, f"block-mix with k={k} knows no rows and columns for it")
-    return _named("block-mix", _build(n, plan, k, redundant), k, redundant)
+    return _built(plan, "block-mix", k, redundant)
 
 
 def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
@@ -65,14 +79,25 @@ def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
     Period max T(block) + 1 ≤ 1 + ceil(log_h(n / (k+1))) with h = floor(k/2) + 1 for n > k+1,
     degree ≤ k. `redundant=False` as for short.
 
-    >>> block_merge(10, k=3).period
-    2
+    Args:
+        n: Number of nodes.
+        k: Largest number of neighbors a round, at least 2.
+        redundant: Whether to keep the edges that consensus does not need.
+
+    Raises:
+        InvalidArgument: If an argument is out of range.
+
+    Example:
+        >>> block_merge(10, k=3).period
+        2
+
     """
     n, k = node_count(n), at_least(2, k=k)
     redundant = _flag(redundant)
-    plan = best_merge(n, k, 2 * n.bit_length() + 3)
-    sequence = _build(n, plan, k, redundant) if n > 1 and plan else base(n, k)
-    return _named("block-merge", sequence, k, redundant)
+    plan = default_planner().best_merge(n, k, 2 * n.bit_length() + 3)
+    if n == 1 or plan is None:
+        return base(n, k, spec=_spec("block-merge", k, redundant))
+    return _built(plan, "block-merge", k, redundant)
 
 
 def _flag(redundant: object) -> bool:
@@ -81,33 +106,15 @@ def _flag(redundant: object) -> bool:
     return redundant
 
 
-def _named(name: str, sequence: Sequence, k: int, redundant: bool) -> Sequence:
-    sequence.spec = f"{name}:k={k}" + ("" if redundant else ",redundant=false")
-    sequence.promised_degree = k
-    return sequence
+def _spec(name: str, k: int, redundant: bool) -> str:
+    return f"{name}:k={k}" + ("" if redundant else ",redundant=false")
 
 
-def _build(n: int, plan: Plan, k: int, redundant: bool) -> Sequence:
-    """The sequence that a plan describes."""
+def _shortest(n: int, k: int, redundant: bool) -> Sequence:
+    return _built(default_planner().best_plan(n, k), "short", k, redundant)
 
-    def side_by_side(runs: Runs) -> SideBySide:
-        blocks = {size: _build(size, best_plan(size, k), k, redundant) for size, _ in runs}
-        return SideBySide([(blocks[size], copies) for size, copies in runs], redundant)
 
-    if plan.kind == "euclid":
-        return euclid(n)
-    if plan.kind == "product":
-        inner, outer = (
-            _build(size, best_plan(size, k), k, redundant) for ((size, _),) in plan.blocks
-        )
-        return Product(inner, outer, "product")
-    if plan.kind == "mix":
-        rows, columns = map(side_by_side, plan.blocks)
-        if plan.turn is None:
-            return BlockMix(rows, columns, k, redundant)
-        layout = lay_out(sizes_of(plan.blocks[0]), sizes_of(plan.blocks[1]), plan.turn)
-        assert layout is not None  # the table holds turns that succeed, which tests prove
-        return LaidMix(rows, columns, layout, redundant)
-    if plan.kind == "merge":
-        return BlockMerge(side_by_side(plan.blocks[0]), "block-merge")
-    return base(n, k, redundant)
+def _built(plan: Plan, name: str, k: int, redundant: bool) -> Sequence:
+    """The sequence that a plan describes; its blocks run the shortest known."""
+    spec = _spec(name, k, redundant)
+    return plan.build(spec, redundant, lambda size: _shortest(size, k, redundant))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +11,12 @@ import numpy as np
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence
+from basegraph.topologies.core.tables import load_table
 from basegraph.topologies.short.euclid import by_mirrors, mirrors
-from basegraph.topologies.short.planner import best_plan
+from basegraph.topologies.short.planner import default_planner
+from basegraph.topologies.short.plans import EuclidPlan
 from basegraph.topologies.short.short import short
-from basegraph.topologies.steady.choices import rename
+from basegraph.topologies.steady.free_mirrors import rename
 from basegraph.topologies.transform.side_by_side import SideBySide
 
 HALF = Fraction(1, 2)
@@ -21,8 +24,8 @@ AIM = Fraction(23, 40)
 """What the weights of the middle come near to: a little above 1/2, which was calmer than 1/2."""
 
 
-class Middle(NamedTuple):
-    """What may be chosen; it is exact wherever the weights can be solved."""
+class MixParameters(NamedTuple):
+    """What a solved mix leaves free; it is exact wherever the weights can be solved."""
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
@@ -33,7 +36,14 @@ class Middle(NamedTuple):
     """Per node: with whom it exchanges in the middle; itself: it idles."""
 
 
-def solved_mix(middle: Middle, spec: str) -> Sequence:
+@cache
+def mix_table() -> dict[int, MixParameters]:
+    """The parameters that keep disagreement small, by number of nodes (mixes.json)."""
+    entries = load_table("basegraph.topologies.steady", "mixes.json")
+    return {n: MixParameters(**entry) for n, entry in entries.items()}
+
+
+def solved_mix(middle: MixParameters, spec: str) -> Sequence:
     """Rows average inside, one middle round, columns average inside.
 
     Exact if the middle moves b_i c_j / n from row i to column j (see `BlockMix`). With N_ij nodes
@@ -41,7 +51,7 @@ def solved_mix(middle: Middle, spec: str) -> Sequence:
     (p, q') and (p', q): linear equations for the weights of given pairs. Of their solutions the
     one nearest to `AIM` everywhere (least squares) is taken, in exact rationals.
 
-    >>> t = solved_mix(Middle((2, 1), (2, 1), (0, 2, 1), (0, 2, 1)), "three nodes")
+    >>> t = solved_mix(MixParameters((2, 1), (2, 1), (0, 2, 1), (0, 2, 1)), "three nodes")
     >>> t[1].neighbors(1)
     {2: Fraction(1, 3)}
     """
@@ -55,7 +65,8 @@ def solved_mix(middle: Middle, spec: str) -> Sequence:
         Round(n, node[r.receivers], node[r.senders], r.numerators, r.denominators, r.origins)
         for r in columns
     ]
-    return Sequence([*rows, Round.from_edges(n, weights), *placed], spec)
+    rounds = [*rows, Round.from_edges(n, weights), *placed]
+    return Sequence(rounds, spec, promised_degree=1)
 
 
 def far_blocks(sizes: tuple[int, ...]) -> SideBySide:
@@ -68,7 +79,7 @@ def far_blocks(sizes: tuple[int, ...]) -> SideBySide:
     """
 
     def block(size: int) -> Sequence:
-        if size % 2 or best_plan(size, 1).kind != "euclid":
+        if size % 2 or not isinstance(default_planner().best_plan(size, 1), EuclidPlan):
             return short(size)
         rounds = list(mirrors(size // 2))
         for number in range(len(rounds)):
@@ -79,7 +90,7 @@ def far_blocks(sizes: tuple[int, ...]) -> SideBySide:
     return SideBySide([(block(size), 1) for size in sizes], redundant=True)
 
 
-def middle_weights(middle: Middle) -> dict[tuple[int, int], Fraction] | None:
+def middle_weights(middle: MixParameters) -> dict[tuple[int, int], Fraction] | None:
     """Per pair: its weight, the nearest to `AIM` that all conditions allow; None where none do."""
     row, column = (
         np.repeat(np.arange(len(sizes)), sizes) for sizes in (middle.rows, middle.columns)
@@ -124,7 +135,7 @@ def _solution(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fract
     """
     lines = [[*line, value] for line, value in zip(matrix, right, strict=True)]
     unknowns = len(matrix[0])
-    found: list[tuple[int, list[Fraction]]] = []
+    pivots: list[tuple[int, list[Fraction]]] = []
     for unknown in range(unknowns):
         pivot = next((line for line in lines if line[unknown]), None)
         if pivot is None:
@@ -132,11 +143,11 @@ def _solution(matrix: list[list[Fraction]], right: list[Fraction]) -> list[Fract
         lines.remove(pivot)
         scaled = [value / pivot[unknown] for value in pivot]
         lines = [_without(line, scaled, unknown) for line in lines]
-        found = [(u, _without(line, scaled, unknown)) for u, line in found] + [(unknown, scaled)]
+        pivots = [(u, _without(line, scaled, unknown)) for u, line in pivots] + [(unknown, scaled)]
     if any(line[-1] for line in lines):
         return None
     values = [Fraction(0)] * unknowns
-    for unknown, line in found:
+    for unknown, line in pivots:
         values[unknown] = line[-1]
     return values
 

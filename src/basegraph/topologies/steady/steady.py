@@ -6,36 +6,38 @@ from basegraph.topologies.core.integers import node_count
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.paper.base import base
 from basegraph.topologies.short.euclid import by_mirrors, euclid
-from basegraph.topologies.steady.choices import free_mirrors
-from basegraph.topologies.steady.middle_table import MIDDLES
-from basegraph.topologies.steady.solved_mix import solved_mix
-from basegraph.topologies.steady.steady_table import CHOICES
+from basegraph.topologies.steady.free_mirrors import free_mirrors, mirror_table
+from basegraph.topologies.steady.solved_mix import mix_table, solved_mix
 
 
 def steady(n: int) -> Sequence:
     """Steady: exact consensus with one neighbor a round and small disagreement in training.
 
-    Up to 64 nodes, made for small D (`training_disagreement` at ρ = 0.05) from tables that scripts
-    search for: the mirrors of `euclid` with the choices that it leaves free, up to two more mirrors
-    at the end (scripts/search_steady.py), or block-mix with everybody busy in the middle
-    (scripts/search_middle.py); base where neither is better. Beyond: euclid where 8 divides n,
-    which is no power of two; base otherwise.
+    Up to 64 nodes, made for small D (`training_disagreement` at ρ = 0.05) from tables of searched
+    parameters: the mirrors of `euclid` with what it leaves free, up to two more mirrors at the end
+    (mirrors.json, made by scripts/search_steady.py), or block-mix with everybody busy in the middle
+    (mixes.json, by scripts/search_middle.py); base where neither is better. Beyond:
+    euclid where 8 divides n, which is no power of two; base otherwise.
 
     Period at most two rounds above euclid where the tables know n; degree 1.
 
-    >>> steady(33).period, steady(101).period == base(101).period
-    (7, True)
+    Args:
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If n is not an integer ≥ 1.
+
+    Example:
+        >>> steady(33).period, steady(101).period == base(101).period
+        (7, True)
+
     """
     n = node_count(n)
-    sequence: Sequence
-    if n in MIDDLES:
-        sequence = solved_mix(MIDDLES[n], "steady")
-    elif n in CHOICES:
-        sequence = by_mirrors("steady", n, free_mirrors(n if n % 2 else n // 2, CHOICES[n]))
-    elif n > max(CHOICES) and n % 8 == 0 and n & (n - 1):
-        sequence = euclid(n)
-    else:
-        sequence = base(n)
-    sequence.spec = "steady"
-    sequence.promised_degree = 1
-    return sequence
+    mixes, mirrors = mix_table(), mirror_table()
+    if n in mixes:
+        return solved_mix(mixes[n], "steady")
+    if n in mirrors:
+        return by_mirrors("steady", n, free_mirrors(n if n % 2 else n // 2, mirrors[n]))
+    if n > max(mirrors) and n % 8 == 0 and n & (n - 1):
+        return euclid(n, spec="steady")
+    return base(n, spec="steady")

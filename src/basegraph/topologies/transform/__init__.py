@@ -1,1 +1,20 @@
-"""Sequences made from others: products, blocks side by side, relabeling, networkx."""
+"""Sequences made from others, and from graphs.
+
+`Product` averages inside groups, then across them; `SideBySide` runs blocks next to each other;
+`tiled` and `spread` copy a round. `stay_home` renames nodes so that nobody gives away more than it
+keeps. `from_networkx` makes a topology of any connected graph, or of several in turn.
+
+Example:
+    >>> import networkx as nx
+    >>> from_networkx(nx.star_graph(3)).neighbors(1, 0)
+    {0: Fraction(1, 4)}
+
+"""
+
+from basegraph.topologies.transform.copies import spread, tiled
+from basegraph.topologies.transform.interchange import from_networkx
+from basegraph.topologies.transform.product import Product
+from basegraph.topologies.transform.side_by_side import SideBySide
+from basegraph.topologies.transform.stay_home import stay_home
+
+__all__ = ["Product", "SideBySide", "from_networkx", "spread", "stay_home", "tiled"]

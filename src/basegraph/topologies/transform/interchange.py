@@ -10,7 +10,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.rational import rational
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence
-from basegraph.topologies.verify.certificate import check_rounds
+from basegraph.topologies.verify.rounds import check_rounds
 
 if TYPE_CHECKING:
     import networkx
@@ -32,9 +32,24 @@ def from_networkx(
     loops are passed over: the self weight is what remains to 1. The graph (of several: their
     union) must be connected and W doubly stochastic.
 
-    >>> import networkx as nx
-    >>> from_networkx(nx.star_graph(3)).round(0).neighbors(0)
-    {1: Fraction(1, 4), 2: Fraction(1, 4), 3: Fraction(1, 4)}
+    Args:
+        graph: A networkx graph, or several on the same nodes, one per round.
+        weights: "metropolis", or the edge attribute that holds the weights.
+        spec: What the topology is called.
+
+    Returns:
+        One round per graph, as one period.
+
+    Raises:
+        InvalidArgument: If the graphs do not fit together, are not connected, or a weight is not
+            accepted.
+        InvalidRound: If W is not doubly stochastic.
+
+    Example:
+        >>> import networkx as nx
+        >>> from_networkx(nx.star_graph(3)).round(0).neighbors(0)
+        {1: Fraction(1, 4), 2: Fraction(1, 4), 3: Fraction(1, 4)}
+
     """
     import networkx
 

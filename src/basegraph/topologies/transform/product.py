@@ -8,6 +8,7 @@ from typing import Any
 from basegraph.topologies.core.closed_form import refuse_beyond_memory
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence, rebuilt
+from basegraph.topologies.transform.copies import spread, tiled
 
 
 class Product(Sequence):
@@ -18,10 +19,13 @@ class Product(Sequence):
     average, and after the second the average of those.
     """
 
-    def __init__(self, inner: Sequence, outer: Sequence, spec: str) -> None:
+    def __init__(
+        self, inner: Sequence, outer: Sequence, spec: str, *, promised_degree: int | None = None
+    ) -> None:
         self.inner = inner
         self.outer = outer
         self.spec = spec
+        self.promised_degree = promised_degree
         self.n = inner.n * outer.n
         self.period = inner.period + outer.period
         self.max_degree = max(inner.max_degree, outer.max_degree)
@@ -33,8 +37,8 @@ class Product(Sequence):
     def _round(self, phase: int) -> Round:
         refuse_beyond_memory(self.n, 33 * self.n, f"a round of {self.spec} has {self.n} nodes")
         if phase < self.inner.period:
-            return self.inner.round(phase).tiled(self.outer.n)
-        return self.outer.round(phase - self.inner.period).spread(self.inner.n)
+            return tiled(self.inner.round(phase), self.outer.n)
+        return spread(self.outer.round(phase - self.inner.period), self.inner.n)
 
     def _neighbors(self, i: int, phase: int) -> dict[int, Fraction]:
         q = self.inner.n

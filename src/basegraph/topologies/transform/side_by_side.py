@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from basegraph.topologies.core.closed_form import identity
 from basegraph.topologies.core.round import IntArray, Round
 from basegraph.topologies.core.sequence import Sequence
+from basegraph.topologies.transform.copies import tiled
 
 
 class SideBySide(Sequence):
@@ -64,7 +65,7 @@ class SideBySide(Sequence):
         for block, copies in self.runs:
             if not self._is_idle(block, phase):
                 r = block.round(phase)
-                r = r.tiled(copies) if copies > 1 else r
+                r = tiled(r, copies) if copies > 1 else r
                 ends = r.receivers + first, r.senders + first
                 parts.append((*ends, r.numerators, r.denominators, r.origins))
             first += copies * block.n

@@ -20,10 +20,21 @@ def stay_home(topology: Topology) -> Sequence:
 
     The whole period is built, O(n) a round.
 
-    >>> from basegraph.topologies.catalog import topology
-    >>> base = topology("base", n=5)
-    >>> base.neighbors(4, 2), stay_home(base).neighbors(4, 2)
-    ({0: Fraction(4, 5)}, {0: Fraction(1, 5)})
+    Args:
+        topology: A sequence that pairs nodes.
+
+    Returns:
+        A sequence of as many rounds.
+
+    Raises:
+        InvalidArgument: If the topology has no period, or a node talks to more than one other.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> base = topology("base", n=5)
+        >>> base.neighbors(4, 2), stay_home(base).neighbors(4, 2)
+        ({0: Fraction(4, 5)}, {0: Fraction(1, 5)})
+
     """
     if not isinstance(topology, Sequence):
         raise InvalidArgument("topology", topology, "must repeat, or there is no renaming")

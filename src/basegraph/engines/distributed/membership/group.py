@@ -21,6 +21,7 @@ from basegraph.engines.distributed.membership.progress import (
     watch,
 )
 from basegraph.engines.distributed.membership.torchrun import agent_store, this_start
+from basegraph.engines.distributed.shutdown.exit import let_groups_go
 from basegraph.errors import InvalidArgument, PeerLost
 
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -52,16 +53,17 @@ def join(backend: str | None = None, timeout: float = TIMEOUT) -> None:
 
     def connect() -> None:
         progress.reached("the rendezvous")
-        patience = timedelta(seconds=timeout)
-        dist.init_process_group(backend, store=store, rank=node, world_size=size, timeout=patience)
+        limit = timedelta(seconds=timeout)
+        dist.init_process_group(backend, store=store, rank=node, world_size=size, timeout=limit)
 
     for step in (meet, connect):
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             within(timeout + GRACE, step)
         except (RuntimeError, TimeoutError) as error:
-            waited = time.monotonic() - began
+            waited = time.monotonic() - started
             raise progress.peer_lost(None, "start-up", error, waited) from None
+    let_groups_go()
     watch(None, timeout)
 
 
@@ -81,11 +83,11 @@ def _stores(node: int, size: int, timeout: float) -> tuple[Any, Any]:
     """Two connections to the store in which nodes find each other; node 0 may have to make it."""
     host, port = _variable("MASTER_ADDR"), _number("MASTER_PORT")
     makes = node == 0 and not agent_store()
-    patience = timedelta(seconds=timeout)
+    limit = timedelta(seconds=timeout)
 
     def store(is_master: bool) -> Any:
         return dist.TCPStore(  # type: ignore[attr-defined]
-            host, port, size, is_master, patience, wait_for_workers=False, multi_tenant=is_master
+            host, port, size, is_master, limit, wait_for_workers=False, multi_tenant=is_master
         )
 
     def connect() -> tuple[Any, Any]:
@@ -96,12 +98,12 @@ def _stores(node: int, size: int, timeout: float) -> tuple[Any, Any]:
             time.sleep(0.05)
         return store(makes), store(False)
 
-    began = time.monotonic()
+    started = time.monotonic()
     try:
-        found, notes = within(timeout + GRACE, connect)
+        addresses, notes = within(timeout + GRACE, connect)
     except (RuntimeError, TimeoutError) as error:
         keeper = "torchrun" if agent_store() else "node 0"
-        waited = time.monotonic() - began
+        waited = time.monotonic() - started
         raise PeerLost(
             f"node {node}: {keeper} did not answer at start-up within {timeout:g} s (waited "
             f"{waited:.2f} s), at MASTER_ADDR={host}, MASTER_PORT={port}: {error}",
@@ -109,7 +111,7 @@ def _stores(node: int, size: int, timeout: float) -> tuple[Any, Any]:
         ) from None
     prefix = this_start()
     return (
-        dist.PrefixStore(prefix, found),  # type: ignore[attr-defined]
+        dist.PrefixStore(prefix, addresses),  # type: ignore[attr-defined]
         dist.PrefixStore(f"{prefix} basegraph", notes),  # type: ignore[attr-defined]
     )
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
-import torch.distributed as dist
 
 from basegraph.engines.distributed.collectives import all_gather
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.errors import BasegraphError
 
 T = TypeVar("T")
@@ -19,7 +19,7 @@ HANDSHAKE = "the handshake"
 """What nodes are said to be at while they compare."""
 
 
-def require_alike(facts: dict[str, object], group: Any, device: torch.device) -> None:
+def require_alike(facts: dict[str, object], membership: Membership) -> None:
     """Refuse if a fact of any node differs from node 0's; every node says which."""
     from basegraph import __version__
 
@@ -27,38 +27,40 @@ def require_alike(facts: dict[str, object], group: Any, device: torch.device) ->
     digests = [hashlib.sha256(repr(value).encode()).digest()[:DIGEST] for value in whole.values()]
     # A name that is missing elsewhere would shift the others, so the names have a digest too.
     digests.insert(0, hashlib.sha256(repr(list(whole)).encode()).digest()[:DIGEST])
-    mine = torch.frombuffer(bytearray(b"".join(digests)), dtype=torch.uint8).to(device)
+    mine = torch.frombuffer(bytearray(b"".join(digests)), dtype=torch.uint8).to(membership.device)
     # The number of facts first: what follows must be equally long everywhere.
-    counts = all_gather(torch.tensor([len(mine)], device=device), group, HANDSHAKE)
+    counts = all_gather(torch.tensor([len(mine)], device=membership.device), membership, HANDSHAKE)
     for node, count in enumerate(counts):
         if count != counts[0]:
             raise BasegraphError(f"node {node} runs another version of basegraph than node 0")
-    everyone = [bytes(row.cpu().tolist()) for row in all_gather(mine, group, HANDSHAKE)]
+    everyone = [bytes(row.cpu().tolist()) for row in all_gather(mine, membership, HANDSHAKE)]
     names = ["names", *whole]
     for node, theirs in enumerate(everyone):
         for place, name in enumerate(names):
             here = slice(place * DIGEST, (place + 1) * DIGEST)
             if theirs[here] != everyone[0][here]:
                 own = ""
-                if node == dist.get_rank(group) and name in whole:
+                if node == membership.node and name in whole:
                     own = f"; here it is {str(whole[name])[:80]}"
                 raise BasegraphError(f"node {node} differs from node 0 in {name!r}{own}")
 
 
-def require_same_bits(v: torch.Tensor, group: Any, phase: str) -> None:
+def require_same_bits(v: torch.Tensor, membership: Membership, phase: str) -> None:
     """Refuse a vector that is not the same everywhere, to the last bit."""
     words = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[v.element_size()]
-    sums = all_gather(v.view(words).sum(dtype=torch.int64).reshape(1), group, phase)
+    sums = all_gather(v.view(words).sum(dtype=torch.int64).reshape(1), membership, phase)
     for node, total in enumerate(sums):
         if total != sums[0]:
             raise BasegraphError(f"node {node} holds another vector than node 0 after {phase}")
 
 
 class Refused(BasegraphError):
-    """A node could not be set up; node 0 says so for all."""
+    """A node could not be set up; all nodes raise this, and node 0 reports it for all."""
+
+    reported_by = 0
 
 
-def together(work: Callable[[], T], group: Any, device: torch.device, phase: str = "set-up") -> T:
+def together(work: Callable[[], T], membership: Membership, phase: str = "set-up") -> T:
     """Do something at every node; if it fails at one, all are refused."""
     done: list[T] = []
     problem = ""
@@ -66,21 +68,25 @@ def together(work: Callable[[], T], group: Any, device: torch.device, phase: str
         done.append(work())
     except (BasegraphError, OSError) as error:
         problem = str(error) or type(error).__name__
-    everyone = texts_of_all(problem, group, device, phase)
+    everyone = texts_of_all(problem, membership, phase)
     for node, said in enumerate(everyone):
         if said:
-            refused = Refused(said if node == 0 else f"node {node}: {said}")
-            refused.quiet = dist.get_rank(group) != 0
-            raise refused
+            raise Refused(said if node == 0 else f"node {node}: {said}")
     return done[0]
 
 
-def texts_of_all(text: str, group: Any, device: torch.device, phase: str = "set-up") -> list[str]:
-    """What every node has to say, by node."""
-    own = text.encode()
-    counts = [int(c) for c in all_gather(torch.tensor([len(own)], device=device), group, phase)]
+def texts_of_all(text: str, membership: Membership, phase: str = "set-up") -> list[str]:
+    """What every node has to say, by node.
+
+    `torch.distributed.all_gather_object` is not used: it unpickles what other processes send, waits
+    as long as the process group says, and does not name a node that is lost.
+    """
+    own, device = text.encode(), membership.device
+    lengths = all_gather(torch.tensor([len(own)], device=device), membership, phase)
+    counts = [int(length) for length in lengths]
     padded = bytearray(own.ljust(max(1, *counts), b"\0"))
-    rows = all_gather(torch.frombuffer(padded, dtype=torch.uint8).to(device), group, phase)
+    message = torch.frombuffer(padded, dtype=torch.uint8).to(device)
+    rows = all_gather(message, membership, phase)
     return [
         bytes(row.cpu().tolist())[:count].decode() for row, count in zip(rows, counts, strict=True)
     ]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from basegraph.engines.checkpoint import CheckpointError
 from basegraph.engines.distributed.collectives import all_gather
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import HANDSHAKE, together
 from basegraph.errors import short
 from basegraph.storage.files import replacing
@@ -36,20 +36,18 @@ def last(folder: Path) -> int:
     return number
 
 
-def agree(folder: Path, found: int, group: Any, device: torch.device) -> int:
+def agree(folder: Path, highest: int, membership: Membership) -> int:
     """The number of this start: one more than any node knows of.
 
     Args:
         folder: Of the job.
-        found: The highest number among the nodes' files there.
-        group: The process group.
-        device: Where its messages are.
+        highest: The highest number among the nodes' files there.
+        membership: Who the nodes are.
 
     """
-    known = together(lambda: max(found, last(folder)), group, device, HANDSHAKE)
-    return 1 + max(
-        int(number) for number in all_gather(torch.tensor([known], device=device), group, HANDSHAKE)
-    )
+    known = together(lambda: max(highest, last(folder)), membership, HANDSHAKE)
+    own = torch.tensor([known], device=membership.device)
+    return 1 + max(int(number) for number in all_gather(own, membership, HANDSHAKE))
 
 
 def begin(folder: Path, number: int) -> None:

@@ -9,16 +9,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import CheckpointError
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import together
 from basegraph.engines.distributed.recovery import generation
 from basegraph.engines.finite import finite
-from basegraph.errors import BasegraphError
+from basegraph.errors import RuntimeFailure
 from basegraph.storage.files import CannotWrite, sync_folder, writing
 
 PATTERN = "node-*.safetensors"
@@ -30,10 +29,8 @@ GENERATION = checkpoint.integer(0, required=False)
 NOTHING: Mapping[str, Any] = {}
 
 
-class NotSaved(BasegraphError):
+class NotSaved(RuntimeFailure):
     """A model that must not be saved: nobody should begin from it."""
-
-    exit_code = 1
 
 
 REASONS = (NotSaved, CannotWrite, CheckpointError)
@@ -70,12 +67,11 @@ def set_aside(folder: Path, keep: Collection[Path] = ()) -> None:
 class NodeFiles:
     """What this node saves in this start of the job; all nodes make it together."""
 
-    def __init__(self, folder: Path, group: Any, device: torch.device) -> None:
+    def __init__(self, folder: Path, membership: Membership) -> None:
         self.folder = folder
-        self.group = group
-        self.device = device
-        self.node, self.n = dist.get_rank(group), dist.get_world_size(group)
-        self.generation = generation.agree(folder, _highest(folder), group, device)
+        self.membership = membership
+        self.node, self.n = membership.node, membership.n
+        self.generation = generation.agree(folder, _highest(folder), membership)
 
     def begin(self, keep: Collection[Path] = ()) -> None:
         """From now on earlier starts are over; of the files that are there, these are still good.
@@ -88,7 +84,7 @@ class NodeFiles:
             generation.begin(self.folder, self.generation)
             set_aside(self.folder, keep)
 
-        together(work, self.group, self.device)
+        together(work, self.membership)
 
     def save(
         self, x_d: Tensor, step: int, more: Mapping[str, Any] = NOTHING, *, periodic: bool = False
@@ -123,11 +119,11 @@ class NodeFiles:
 
 def _highest(folder: Path) -> int:
     """The last start that a file here is of; those that cannot be read are reported elsewhere."""
-    found = 0
+    highest = 0
     for path in folder.glob(PATTERN):
         try:
             facts, _ = checkpoint.header(path, {"generation": GENERATION})
         except CheckpointError:
             continue
-        found = max(found, facts.get("generation", 0))
-    return found
+        highest = max(highest, facts.get("generation", 0))
+    return highest

@@ -1,7 +1,7 @@
-"""How any number of nodes begins again from what the nodes before have saved.
+"""How any number of nodes restarts from what the nodes before have saved.
 
 Every node writes files of its own, on whatever machine it is: at a fault, and now and then. To
-begin again, all nodes tell each other which files they see, choose those that belong together, and
+restart, all nodes report to each other which files they see, choose those that belong together, and
 take the average of the models in them.
 """
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import CheckpointError
 from basegraph.engines.distributed.collectives import all_reduce
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import Refused, texts_of_all, together
 from basegraph.engines.distributed.recovery.node_files import GENERATION, PATTERN
 
@@ -36,7 +36,7 @@ FACTS: checkpoint.Schema = {
 
 
 class Restart(NamedTuple):
-    """Where the nodes begin again."""
+    """Where the nodes restart."""
 
     x_d: Tensor
     """The average of the survivors' models."""
@@ -52,7 +52,7 @@ class Restart(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"began again after step {self.step} from the average of {len(self.survivors)} of "
+            f"restarted after step {self.step} from the average of {len(self.survivors)} of "
             f"{self.before} nodes"
         )
 
@@ -77,19 +77,19 @@ class _File(NamedTuple):
 def restart(
     folder: Path,
     like: Tensor,
-    group: Any,
+    membership: Membership,
     *,
     schema: checkpoint.Schema | None = None,
     left_out: Callable[[dict[str, Any]], str] = lambda facts: "",
 ) -> Restart | None:
-    """Where to begin again, the same for all nodes; None where there is no survivor to begin from.
+    """Find out where to restart, the same for all nodes; None where there are no survivors.
 
     Files that cannot be used, or are left out, are named in a warning.
 
     Args:
         folder: Where the survivors' files are.
         like: A vector of the size that a model has.
-        group: The process group.
+        membership: Who the nodes are.
         schema: Facts that a survivor must have besides those of `FACTS`.
         left_out: Why a survivor with these facts is left out, or nothing; may raise
             `CheckpointError` where they cannot be true.
@@ -99,27 +99,25 @@ def restart(
 
     """
     schema = {**FACTS, **(schema or {})}
-    seen = together(lambda: _look(folder, like, schema, left_out), group, like.device)
+    seen = together(lambda: _look(folder, like, schema, left_out), membership)
     usable = [(str(path), facts) for path, facts in seen.usable.items()]
-    told = {"usable": usable, "broken": seen.broken, "left_out": seen.left_out}
-    texts = [json.loads(text) for text in texts_of_all(json.dumps(told), group, like.device)]
+    report = {"usable": usable, "broken": seen.broken, "left_out": seen.left_out}
+    texts = [json.loads(text) for text in texts_of_all(json.dumps(report), membership)]
     files: dict[tuple[int, ...], _File] = {}
     for rank, text in enumerate(texts):
         for path, facts in text["usable"]:
             files.setdefault(_key(facts), _File(path, rank, facts))
     broken = _once([text["broken"] for text in texts])
     while chosen := _choose(list(files.values())):
-        total, bad = _add_up(chosen, like, group)
+        total, bad = _add_up(chosen, like, membership)
         if not bad:
             break
         for file, reason in bad:
             broken.append(f"node {file.rank}: {reason}" if file.rank else reason)
             del files[file.key]
     if broken and not chosen:
-        refused = Refused(f"{broken[0]}; remove it to begin without it")
-        refused.quiet = dist.get_rank(group) != 0
-        raise refused
-    if dist.get_rank(group) == 0:
+        raise Refused(f"{broken[0]}; remove it to begin without it")
+    if membership.node == 0:
         others = [file for file in files.values() if file not in chosen]
         for line in [
             *broken,
@@ -129,7 +127,7 @@ def restart(
             LOG.warning("left out: %s", line)
     if not chosen:
         return None
-    all_reduce(total, group, "the restart")
+    all_reduce(total, membership, "the restart")
     furthest = max((file.facts for file in chosen), key=lambda facts: facts["step"])
     average = (total / len(chosen)).to(like.dtype)
     nodes = [file.facts["node"] for file in chosen]
@@ -155,13 +153,13 @@ def _choose(files: list[_File]) -> list[_File]:
         generation, step, periodic, node = file.key
         sets.setdefault((generation, step if periodic else -1), {})[node] = file
     whole, parts = [], []
-    for (generation, step), found in sets.items():
-        last = max(file.facts["step"] for file in found.values())
-        n = min(file.facts["n"] for file in found.values())
-        if step < 0 or len(found) >= n:
-            whole.append((generation, last, len(found), step))
+    for (generation, step), by_node in sets.items():
+        last = max(file.facts["step"] for file in by_node.values())
+        n = min(file.facts["n"] for file in by_node.values())
+        if step < 0 or len(by_node) >= n:
+            whole.append((generation, last, len(by_node), step))
         else:
-            parts.append((generation, len(found), last, step))
+            parts.append((generation, len(by_node), last, step))
     best = max(whole or parts, default=None)
     if best is None:
         return []
@@ -170,14 +168,14 @@ def _choose(files: list[_File]) -> list[_File]:
 
 
 def _add_up(
-    chosen: list[_File], like: Tensor, group: Any
+    chosen: list[_File], like: Tensor, membership: Membership
 ) -> tuple[Tensor, list[tuple[_File, str]]]:
     """The sum of the models that this node reads; and which files, of all, cannot be used."""
 
     def read() -> tuple[Tensor, list[tuple[int, str]]]:
         total, bad = torch.zeros_like(like, dtype=torch.float64), []
         for place, file in enumerate(chosen):
-            if file.rank != dist.get_rank(group):
+            if file.rank != membership.node:
                 continue
             path = Path(file.path)
             try:
@@ -189,8 +187,8 @@ def _add_up(
                 total += x_d.to(total)
         return total, bad
 
-    total, bad = together(read, group, like.device)
-    texts = texts_of_all(json.dumps(bad), group, like.device)
+    total, bad = together(read, membership)
+    texts = texts_of_all(json.dumps(bad), membership)
     return total, [(chosen[place], said) for text in texts for place, said in json.loads(text)]
 
 

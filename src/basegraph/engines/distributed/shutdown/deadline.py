@@ -21,35 +21,35 @@ from weakref import WeakSet
 import torch
 import torch.distributed as dist
 
-from basegraph.engines.signals import ECHO, NUMBERS, Asked
+from basegraph.engines.signals import ECHO, NUMBERS, SignalLog
 
 GRACE = 10.0
-"""Seconds in which a node that is asked to stop may complete what it is doing."""
+"""Seconds that a node which is asked to stop has to complete its step."""
 NUDGE = signal.SIGURG
-"""The signal by which the thread has the main thread look: by default it does nothing."""
+"""The signal that interrupts the main thread; ignored by default."""
 UNUSED_TAGS = range(6900, 6904)
-"""Of messages that nobody sends: gloo spreads tags over its interfaces."""
+"""Tags of messages that nobody sends; several, as gloo spreads tags over its interfaces."""
 
 
 class Deadline:
     """Ends every wait for other nodes `GRACE` seconds after the first signal.
 
     Args:
-        asked: Who notes the signals.
-        overdue: Is called in the main thread from then on, once a second, with what that is doing.
+        log: The log of the signals.
+        overdue: Called in the main thread from then on, once a second, with its current frame.
 
     """
 
     def __init__(
-        self, asked: Asked, overdue: Callable[[FrameType | None], None] = lambda frame: None
+        self, log: SignalLog, overdue: Callable[[FrameType | None], None] = lambda frame: None
     ) -> None:
         self.groups: WeakSet[Any] = WeakSet()
         """The process groups in which this process waits."""
-        self._asked = asked
+        self._log = log
         self._inlet, self._outlet = socket.socketpair()
         self._outlet.setblocking(False)
         self._fd = self._outlet.fileno()
-        self._fd_before = signal.set_wakeup_fd(self._fd, warn_on_full_buffer=False)
+        self._previous_fd = signal.set_wakeup_fd(self._fd, warn_on_full_buffer=False)
         self.nudges = signal.getsignal(NUDGE) is signal.SIG_DFL
         if self.nudges:
             signal.signal(NUDGE, lambda number, frame: overdue(frame))
@@ -64,12 +64,12 @@ class Deadline:
         self._outlet.close()
 
     def _let_go(self) -> None:
-        """Hear of no more signals; of those of a forked process, this one must not."""
+        """Stop listening; a forked process must not wake this one up."""
         fd = signal.set_wakeup_fd(-1)
         if fd not in (-1, self._fd):  # somebody else's
             signal.set_wakeup_fd(fd)
-        elif fd == self._fd and self._fd_before != -1:
-            signal.set_wakeup_fd(self._fd_before)
+        elif fd == self._fd and self._previous_fd != -1:
+            signal.set_wakeup_fd(self._previous_fd)
 
     def _watch(self) -> None:
         count, first = 0, 0.0
@@ -78,11 +78,11 @@ class Deadline:
             if number is None:
                 return
             now = time.monotonic()
-            if number in NUMBERS and self._asked.heeds(number):
+            if number in NUMBERS and self._log.handles(number):
                 count += 1
                 first = now if count == 1 else first
                 if count > 2 and now - first > ECHO:
-                    time.sleep(ECHO)  # in which the main thread obeys, unless it waits in torch
+                    time.sleep(ECHO)  # in which the main thread ends, unless it waits inside torch
                     os._exit(128 + number)
             if count and now - first > GRACE:
                 self._end_waits()
@@ -111,15 +111,15 @@ class Deadline:
 
 
 @contextmanager
-def told_in_time() -> Iterator[Asked]:
-    """Signals that ask to stop, noted; then no node is waited for longer than the deadline."""
-    asked = Asked()
-    asked.heed(*NUMBERS)
-    deadline = Deadline(asked)
+def logged_signals_with_deadline() -> Iterator[SignalLog]:
+    """Log SIGINT and SIGTERM inside of the block; after one, waits for nodes end in time."""
+    log = SignalLog()
+    log.install(*NUMBERS)
+    deadline = Deadline(log)
     deadline.groups.add(dist.group.WORLD)
     try:
-        yield asked
+        yield log
     finally:
         deadline.close()
-        if not asked.told:  # else the process is about to end, and torchrun may ask it again
-            asked.restore()
+        if not log.received:  # else the process is about to end, and torchrun may signal it again
+            log.uninstall()

@@ -1,7 +1,7 @@
-"""Being asked to stop, by a signal (a scheduler's, torchrun's, Ctrl-C) or by torchrun's end.
+"""Requests to stop: a signal (a scheduler's, torchrun's, Ctrl-C), or the end of torchrun.
 
-A node that is asked completes the step that it is in, and saves and ends before the next one. If
-that takes longer than `deadline.GRACE`, it saves and ends where it is.
+A node completes the step under way, and saves and exits before the next one. If that takes longer
+than `deadline.GRACE`, it saves and exits where it is.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from types import FrameType
 from typing import Any, Protocol
 from weakref import WeakSet
 
-import torch.distributed as dist
-
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.torchrun import orphaned
 from basegraph.engines.distributed.shutdown.deadline import Deadline
-from basegraph.engines.signals import Asked
+from basegraph.engines.signals import SignalLog
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -28,59 +27,64 @@ class Stoppable(Protocol):
         """Save and say so, before the process ends."""
 
 
-_ASKED = Asked()
+_LOG = SignalLog()
 _DEADLINES: list[Deadline] = []
 _STOPPABLE: WeakSet[Any] = WeakSet()
 
 
 class StopRequest:
-    """Whether to stop, asked before every step."""
+    """Whether this node is to stop; checked before every step.
 
-    enabled = True
-    """Off where whoever makes the steps looks after their end."""
+    Args:
+        watch_torchrun: Whether the end of torchrun is a request to stop, too.
 
-    def heed(self, optimizer: Stoppable, group: Any) -> None:
-        """Note SIGTERM and SIGINT from now on, except those that somebody else handles.
+    """
 
-        At a prompt or in a notebook, SIGINT stops what was typed, not the process.
+    def __init__(self, *, watch_torchrun: bool = True) -> None:
+        self._watch_torchrun = watch_torchrun
+
+    def listen(self, optimizer: Stoppable, membership: Membership) -> None:
+        """Handle SIGTERM and SIGINT from now on, unless the script has handlers of its own.
+
+        At a prompt or in a notebook, SIGINT interrupts the cell, not the process.
         """
         defaults: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL}
         if not hasattr(sys, "ps1"):
             defaults[signal.SIGINT] = signal.default_int_handler
-        _ASKED.heed(*(n for n, default in defaults.items() if signal.getsignal(n) is default))
-        if not any(map(_ASKED.heeds, defaults)):
+        _LOG.install(*(n for n, default in defaults.items() if signal.getsignal(n) is default))
+        if not any(map(_LOG.handles, defaults)):
             return
         if not _DEADLINES:
-            _DEADLINES.append(Deadline(_ASKED, _overdue))
+            _DEADLINES.append(Deadline(_LOG, _overdue))
         _STOPPABLE.add(optimizer)
-        if dist.get_world_size(group) > 1:
-            _DEADLINES[0].groups.add(dist.group.WORLD if group is None else group)
+        if membership.n > 1:
+            _DEADLINES[0].groups.add(membership.group)
 
     @property
     def reason(self) -> str | None:
         """What this node is stopped by, or None as long as it is not."""
-        if _ASKED.told:
-            return signal.Signals(_ASKED.told[0]).name
-        return "the end of torchrun" if self.enabled and orphaned() else None
+        if _LOG.received:
+            return signal.Signals(_LOG.received[0]).name
+        return "the end of torchrun" if self._watch_torchrun and orphaned() else None
 
     def came_before(self, moment: float) -> bool:
-        """Whether this node was asked before that moment, by `time.monotonic`."""
-        asked = _ASKED.since is not None and _ASKED.since < moment
-        return asked or (self.enabled and orphaned())
+        """Whether this node was asked to stop before that moment, by `time.monotonic`."""
+        signaled = _LOG.first_at is not None and _LOG.first_at < moment
+        return signaled or (self._watch_torchrun and orphaned())
 
-    def obeyed(self) -> SystemExit:
-        """What to raise: from now on nobody looks after the end."""
+    def exit(self) -> SystemExit:
+        """The exception that ends the process; from now on there is no deadline."""
         for deadline in _DEADLINES:
             deadline.nudges = False
-        return SystemExit(128 + _ASKED.told[0] if _ASKED.told else 1)
+        return SystemExit(128 + _LOG.received[0] if _LOG.received else 1)
 
 
 def _overdue(frame: FrameType | None) -> None:
-    """Stop here, unless the process is inside of this package: there it stops by itself."""
+    """Save and exit here, unless the process is inside of this package, which does so itself."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
             return
         frame = frame.f_back
     for optimizer in list(_STOPPABLE):
         optimizer.stop_here()
-    raise StopRequest().obeyed()
+    raise StopRequest().exit()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import cache
 from typing import NamedTuple
 
+from basegraph.topologies.core.tables import load_table
 from basegraph.topologies.short.euclid import Mirror, chain
 
 
-class Choices(NamedTuple):
-    """What may be chosen; everything that fits together gives an exact sequence."""
+class MirrorParameters(NamedTuple):
+    """What euclid leaves free; all values that fit together give an exact sequence."""
 
     splits: tuple[tuple[int, int], ...]
     """The factors of the circle's length in any order, each with any v coprime to it."""
@@ -23,30 +25,37 @@ class Choices(NamedTuple):
     """More mirrors at the end, (shift, numerator, denominator): what is even stays so."""
 
 
-def free_mirrors(places: int, choices: Choices) -> tuple[Mirror, ...]:
-    """The mirrors of a circle that these choices make.
+@cache
+def mirror_table() -> dict[int, MirrorParameters]:
+    """The parameters that keep disagreement small, by number of nodes (mirrors.json)."""
+    entries = load_table("basegraph.topologies.steady", "mirrors.json")
+    return {n: MirrorParameters(**entry) for n, entry in entries.items()}
+
+
+def free_mirrors(places: int, parameters: MirrorParameters) -> tuple[Mirror, ...]:
+    """The mirrors of a circle that these parameters make.
 
     The m-th factor f_m runs its chain not on adjacent places but on those N / (f_1 ... f_m) apart;
     the f_1 ... f_{m-1} places that are even already may be shifted against each other, anew in
     every round (the lift).
 
-    >>> free_mirrors(3, Choices(splits=((3, 1),), lifts=(0, 0)))
+    >>> free_mirrors(3, MirrorParameters(splits=((3, 1),), lifts=(0, 0)))
     ((0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2)))
     """
-    found: list[Mirror] = [(0, Fraction(1, 2))]
-    lifts = iter(choices.lifts)
+    mirrors: list[Mirror] = [(0, Fraction(1, 2))]
+    lifts = iter(parameters.lifts)
     done = 1
-    for factor, v in choices.splits:
+    for factor, v in parameters.splits:
         for shift, weight in chain(factor, v)[0]:
             spread, step = places // (done * factor), places // done
-            found.append((spread * shift + step * next(lifts), weight))
+            mirrors.append((spread * shift + step * next(lifts), weight))
         done *= factor
-    if choices.backwards:
-        found.reverse()
-    for number in choices.renamed:
-        rename(found, number)
-    found += [(shift, Fraction(*weight)) for shift, *weight in choices.extras]
-    return tuple((shift % places, weight) for shift, weight in found)
+    if parameters.backwards:
+        mirrors.reverse()
+    for number in parameters.renamed:
+        rename(mirrors, number)
+    mirrors += [(shift, Fraction(*weight)) for shift, *weight in parameters.extras]
+    return tuple((shift % places, weight) for shift, weight in mirrors)
 
 
 def rename(mirrors: list[Mirror], number: int) -> None:

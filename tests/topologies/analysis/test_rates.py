@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import basegraph as bg
-from basegraph.topologies.analysis.properties import reaches_average
+from basegraph.topologies.analysis.rates import reaches_average
 
 
 def dense_rate(t):
@@ -53,34 +53,6 @@ def test_small_rates_are_not_zero():
 def test_consensus_rate_needs_a_period():
     with pytest.raises(bg.InvalidArgument, match="must have a period"):
         bg.consensus_rate(bg.topology("one-peer-d-equidyn", n=5))
-
-
-@pytest.mark.parametrize("k", range(1, 6))
-def test_length_bounds_around_powers(k):
-    b = k + 1
-    for p in range(1, 8):
-        assert bg.shortest_possible(b**p, k) == p
-        assert bg.theorem_1_length(b**p, k) == 2 * p + 2
-        assert bg.theorem_1_length(b**p - 1, k) == 2 * p + (b**p > 2)
-    assert bg.shortest_possible(1, k) == 0
-    assert bg.theorem_1_length(1, k) == 2
-
-
-def test_odd_numbers_of_nodes_need_one_round_more_with_one_neighbor():
-    assert [bg.shortest_possible(n, 1) for n in (3, 5, 7, 9, 25)] == [3, 4, 4, 5, 6]
-    assert [bg.shortest_possible(n, 2) for n in (3, 5, 7, 9, 25)] == [1, 2, 2, 2, 3]
-
-
-def test_bytes_per_round():
-    base = bg.bytes_per_round(bg.topology("base", n=5), parameters=10)
-    sent = [4, 4, 4, 4, 4]  # of five nodes, four talk in every round
-    assert base == (40, 40 * sum(sent) / 25, 5 * 40)
-    ring = bg.bytes_per_round(bg.topology("ring", n=5), parameters=10, itemsize=2)
-    assert ring == (40, 40.0, 40)
-    with pytest.raises(bg.InvalidArgument, match="must have a period"):
-        bg.bytes_per_round(bg.topology("one-peer-d-equidyn", n=5), parameters=1)
-    with pytest.raises(bg.InvalidArgument, match="parameters=-1"):
-        bg.bytes_per_round(bg.topology("ring", n=5), parameters=-1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 25, 300, 1000])

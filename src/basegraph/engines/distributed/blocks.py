@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from basegraph.algorithms.method import Method
-from basegraph.engines.distributed.split_step import Block
 from basegraph.errors import InvalidArgument
 
 BLOCK = 2**17
@@ -25,6 +24,17 @@ class Options(NamedTuple):
     lr: float
     decay: float
     method: Method
+
+
+class Block(NamedTuple):
+    """Some neighboring parameters with their gradient and one choice of options."""
+
+    where: slice
+    grad: Tensor
+    lr: Any
+    decay: float
+    method: Method
+    """The method with the options of these parameters."""
 
 
 class Part(NamedTuple):

@@ -1,4 +1,4 @@
-"""Block-mix with a middle that was laid out cell by cell."""
+"""The middle of block-mix from a layout: pairs that were searched for, cell by cell."""
 
 from __future__ import annotations
 
@@ -10,49 +10,59 @@ import numpy as np
 from basegraph.topologies.core.closed_form import identity
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import IntArray, Round
-from basegraph.topologies.short.block_mix import BlockMix
+from basegraph.topologies.short.corner_middle import nodes_by_column
 from basegraph.topologies.short.layout import Layout
-from basegraph.topologies.transform.side_by_side import SideBySide
 
 
-class LaidMix(BlockMix):
-    """Rows average inside, one middle round from a `Layout`, columns average inside; degree 1.
+class LaidMiddle:
+    """A `Middle` of degree 1 from a `Layout`, which finds room where corners do not.
 
-    Like `BlockMix`, it is exact because the middle moves b_i c_j / n from row i to column j; the
-    layout finds room where corners do not. Of the nodes that idle in the middle (`redundant`), two
-    of the same column exchange, of different rows if possible, for a column's sum stays what it
-    is; then two of the same row, which hold the same.
+    Of the nodes that idle in the middle (`redundant`), two of the same column exchange, of
+    different rows if possible, for a column's sum stays what it is; then two of the same row, which
+    hold the same.
     """
 
-    def __init__(
-        self, rows: SideBySide, columns: SideBySide, layout: Layout, redundant: bool
-    ) -> None:
-        super().__init__(rows, columns, 1, redundant)
+    def __init__(self, layout: Layout, redundant: bool) -> None:
         self.layout = layout
+        self.redundant = redundant
+        self.n = int(layout.count.sum())
+
+    def round(self) -> Round:
+        """The middle round."""
+        return self._round
+
+    def neighbors(self, i: int) -> dict[int, Fraction]:
+        """Whom node i hears in the middle round."""
+        return self._round.neighbors(i)
+
+    def by_column(self) -> IntArray:
+        """Per place: the node that stands there."""
+        return self._by_column
+
+    def place(self, i: int) -> int:
+        """The place of a node, counted column by column."""
+        return int(self._places[i])
+
+    def node(self, place: int) -> int:
+        """The node at a place."""
+        return int(self._by_column[place])
 
     @cached_property
     def _first(self) -> IntArray:
         """Per cell: its first node."""
-        before = np.cumsum(self.layout.count, axis=1) - self.layout.count
-        return self.rows.starts()[:-1, None] + before
+        count = self.layout.count.ravel()
+        return (np.cumsum(count) - count).reshape(self.layout.count.shape)
 
     @cached_property
     def _by_column(self) -> IntArray:
-        """The nodes, column by column, in a column row by row."""
-        first, count = self._first.T.ravel(), self.layout.count.T.ravel()
-        return np.arange(self.n) + np.repeat(first - (np.cumsum(count) - count), count)
+        return nodes_by_column(self._first, self.layout.count)
 
     @cached_property
-    def _place(self) -> IntArray:
-        """Per node: where it stands in that order."""
+    def _places(self) -> IntArray:
         return np.argsort(self._by_column)
 
-    def place_of(self, i: int) -> int:
-        """Where a node stands when the nodes are counted column by column."""
-        return int(self._place[i])
-
     @cached_property
-    def _middle_round(self) -> Round:
+    def _round(self) -> Round:
         taken = np.zeros_like(self.layout.count)
         pairs = []
         for ends in self.layout.ends.tolist():
@@ -93,17 +103,6 @@ class LaidMix(BlockMix):
         for i in range(height):
             pairs += _paired(idle[i])
         return pairs
-
-    def _round(self, phase: int) -> Round:
-        return self._middle_round if phase == self.rows.period else super()._round(phase)
-
-    def _neighbors(self, i: int, phase: int) -> dict[int, Fraction]:
-        if phase < self.rows.period:
-            return self.rows.neighbors(i, phase)
-        if phase == self.rows.period:
-            return self._middle_round.neighbors(i)
-        heard = self.columns.neighbors(self.place_of(i), phase - self.rows.period - 1)
-        return {int(self._by_column[j]): weight for j, weight in heard.items()}
 
 
 def _paired(cells: list[list[int]]) -> list[list[int]]:

@@ -1,8 +1,7 @@
-"""Replicas and sweeps: what each run gives alone, whatever is beside it and whatever happens."""
+"""Sweeps: grids of runs in packs, stopped, refused, out of memory, on Ray."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import signal
@@ -11,17 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 
-import basegraph as bg
 from basegraph.data.catalog import load
-from basegraph.experiments import mnist, pairs, sweep
-from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import Progress, SweepFolder, expand, run_sweep
+from basegraph.experiments import sweep
+from basegraph.experiments.grid import expand
+from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import memory
 from basegraph.training.config import RunConfig
-from basegraph.training.loop import Diverged
-from basegraph.training.train import Job, train, train_together
+from basegraph.training.train import train, train_together
 from support.cli import ok, run, run_here
 from support.held import held
 
@@ -45,42 +42,6 @@ def close(one, other):
             assert a[name] == pytest.approx(b[name], rel=1e-4, abs=1e-6), name
 
 
-@pytest.mark.parametrize("algorithm", ["dsgdm", "gradient-tracking", "sgp", "allreduce-sgd"])
-def test_replicas_are_what_they_are_alone(algorithm, tmp_path):
-    configs = [
-        RunConfig(**FIXED, algorithm=algorithm, **own)
-        for own in (
-            {"topology": "base:k=1", "lr": 0.1, "seed": 3},
-            {"topology": "ring", "lr": 0.01, "alpha": 10.0},
-            {"topology": "exponential", "lr": 0.05, "alpha": 0.5, "seed": 1},
-        )
-    ]
-    jobs = [Job(config, tmp_path / f"together{i}") for i, config in enumerate(configs)]
-    together = train_together(jobs)
-    for i, config in enumerate(configs):
-        alone = train(config, tmp_path / f"alone{i}")
-        close(together[i], alone)
-        names = [
-            sorted(p.name for p in (tmp_path / f"{x}{i}").iterdir()) for x in ("alone", "together")
-        ]
-        assert names[0] == names[1]
-
-
-def test_a_replica_that_diverges_stops_alone(tmp_path):
-    configs = [RunConfig(**FIXED, lr=lr) for lr in (0.1, 1e6, 0.05)]
-    jobs = [Job(config, tmp_path / str(i)) for i, config in enumerate(configs)]
-    first, second, third = train_together(jobs)
-    assert isinstance(second, Diverged)
-    close(first, train(configs[0], tmp_path / "alone0"))
-    close(third, train(configs[2], tmp_path / "alone2"))
-
-
-def test_only_runs_that_are_alike_share_an_engine(tmp_path):
-    jobs = [Job(RunConfig(**FIXED, momentum=m), tmp_path / str(m)) for m in (0.9, 0.8)]
-    with pytest.raises(bg.InvalidArgument, match="alike but for seed, lr, alpha and topology"):
-        train_together(jobs)
-
-
 def test_sweep_end_to_end(tmp_path):
     (tmp_path / "s.toml").write_text(GRID)
     text = ok("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
@@ -89,7 +50,7 @@ def test_sweep_end_to_end(tmp_path):
     close(metrics(tmp_path / "out" / "topology=ring_seed=1"), metrics(tmp_path / "alone"))
     again = run_here("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
     assert again.returncode == 2
-    assert "holds a sweep already; --resume continues it" in again.stderr
+    assert "holds a sweep already: resume it to continue" in again.stderr
     arguments = ["sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume", "--json"]
     rows = json.loads(run_here(*arguments).stdout)
     assert [row["epoch"] for row in rows] == [4] * 4
@@ -128,7 +89,7 @@ def test_a_stopped_sweep_resumes(how, place, times, tmp_path):
         code, errors = process.end(how)
     if how == signal.SIGTERM:
         assert code == 128 + how
-        assert "checkpoint in each of 4 folders, --resume continues" in errors
+        assert "checkpoint in each of 4 folders: resume it to continue" in errors
     assert one.read_text().count('"epoch": 4,') == 0
     for arguments in (["--out", cut, "--resume"], ["--out", whole]):
         assert run_here("sweep", tmp_path / "s.toml", *arguments).returncode == 0
@@ -225,19 +186,17 @@ def test_packs_shrink_to_the_memory(monkeypatch, tmp_path):
     folder = SweepFolder(tmp_path / "out", "x", resume=False)
     run_sweep(runs, folder, progress=Progress(packed=packs.append))
     assert packs == [2, 1]
-    assert folder.left(runs) == []
+    assert folder.left(runs) == {}
 
 
 def test_running_out_of_memory_loses_nothing(monkeypatch, tmp_path):
     tried = []
 
-    def train_together_in_little_memory(jobs, dataset):
-        tried.append(len(jobs))
-        if len(jobs) > 1:
+    def train_together_in_little_memory(runs, **options):
+        tried.append(len(runs))
+        if len(runs) > 1 or next(iter(runs.values())).seed == 2:
             raise torch.OutOfMemoryError
-        if jobs[0].config.seed == 2:
-            raise torch.OutOfMemoryError
-        return train_together(jobs, dataset=dataset)
+        return train_together(runs, **options)
 
     monkeypatch.setattr(sweep, "train_together", train_together_in_little_memory)
     runs = expand(FIXED, [{"seed": [0, 1, 2]}], "test")
@@ -245,94 +204,4 @@ def test_running_out_of_memory_loses_nothing(monkeypatch, tmp_path):
     run_sweep(runs, folder)
     assert tried == [3, 1, 2, 1, 1]
     assert folder.failed() == {"seed=2": "out of memory"}
-    assert all(folder.rows(one)[-1]["epoch"] == 4 for one in runs[:2])
-
-
-def milestones(folder):
-    return (folder / "milestones.md").read_text(encoding="utf-8")
-
-
-def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
-    """The whole recipe on small data; a second time there is nothing left to run."""
-    monkeypatch.setattr(mnist, "TOPOLOGIES", ("base:k=1", "ring"))
-    settings = {**FIXED, "epochs": 3}
-    folder = ResultFolder(tmp_path / "out", mnist.outputs([0.1, 10.0]), force=False)
-    table = mnist.reproduce(folder, settings, [0, 1, 2], [0.1, 10.0])
-    assert {(row["topology"], row["alpha"]) for row in table} == {
-        (t, a) for t in ("base:k=1", "ring", "all-reduce") for a in (0.1, 10.0)
-    }
-    assert all(row["seeds"] == 3 for row in table)
-    with open(folder / "runs.csv", encoding="utf-8") as file:
-        every = list(csv.DictReader(file))
-    assert len(every) == 6 * (len(mnist.RATES) + 2)
-    for row in table:
-        tried = {
-            float(one["lr"]): float(one["validation_accuracy"])
-            for one in every
-            if one["seed"] == "0"
-            and (one["topology"], float(one["alpha"])) == (row["topology"], row["alpha"])
-        }
-        assert len(tried) == len(mnist.RATES)
-        assert tried[row["lr"]] == max(tried.values())
-    with open(folder / "curves.csv", encoding="utf-8") as file:
-        curves = list(csv.DictReader(file))
-    kept = [one for one in every if one["in the table"] == "True"]
-    last = {(c["topology"], c["alpha"], c["seed"]): c for c in curves if c["epoch"] == "3"}
-    assert len(curves) == 3 * len(kept)
-    for one in kept:
-        curve = last[one["topology"], one["alpha"], one["seed"]]
-        assert float(curve["test_accuracy"]) == pytest.approx(float(one["test_accuracy"]), abs=1e-6)
-    for row in table:
-        shown = f"{row['test %']:.2f} ± {row['± %']:.2f}"
-        assert re.search(rf"\| {row['alpha']} \| {row['topology']} \|.*{shown}", milestones(folder))
-    for name in mnist.outputs([0.1, 10.0]):
-        assert (folder / name).stat().st_size > 0
-    made = []
-    told = Progress(packed=made.append)
-    again = mnist.reproduce(
-        folder, settings, [0, 1, 2], [0.1, 10.0], resume=True, progress=lambda names: told
-    )
-    assert again == table
-    assert made == []
-
-
-def test_pairs_experiment_compares_within_seeds(tmp_path):
-    chosen = [pairs.REFERENCE, "euclid:home=true"]
-    settings = {**FIXED, "epochs": 2}
-    folder = ResultFolder(tmp_path / "out", pairs.outputs([0.1]), force=False)
-    table = {
-        row["topology"]: row for row in pairs.reproduce(folder, settings, [0, 1], [0.1], chosen)
-    }
-    with open(folder / "runs.csv", encoding="utf-8") as file:
-        ended = {
-            (row["topology"], row["seed"]): 100 * float(row["test_accuracy"])
-            for row in csv.DictReader(file)
-        }
-    gains = [ended["euclid:home=true", s] - ended[pairs.REFERENCE, s] for s in "01"]
-    assert max(gains) > min(gains)
-    mine = table["euclid:home=true"]
-    assert mine["above base:k=1"] == pytest.approx(sum(gains) / 2, abs=0.006)
-    assert mine["standard error"] == pytest.approx((max(gains) - min(gains)) / 2, abs=0.006)
-    assert (mine["rounds"], mine["largest pair weight"]) == (4, "1/2")
-    assert table[pairs.REFERENCE]["above base:k=1"] == 0
-    for name in pairs.outputs([0.1]):
-        assert (folder / name).stat().st_size > 0
-
-
-def test_pairs_of_which_none_ends_are_one_line(tmp_path):
-    flags = [
-        "--lr",
-        "1e30",
-        "--epochs",
-        "2",
-        "--nodes",
-        "3",
-        "--seed",
-        "0:0",
-        "--topologies",
-        "base:k=1",
-    ]
-    done = run_here("reproduce", "pairs", *flags, "--out", tmp_path / "out")
-    assert done.returncode == 2
-    assert "every run failed: see" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    assert all(folder.rows(name)[-1]["epoch"] == 4 for name in ("seed=0", "seed=1"))

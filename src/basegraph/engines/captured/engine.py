@@ -1,0 +1,170 @@
+"""The captured engine: the stacked nodes' step as one CUDA graph, compiled where asked for.
+
+Shape legend: N nodes of all runs together, n of one; x_nd nodes × parameters; samples
+(N, B, C, H, W); labels (N, B); tables (steps of an epoch, N, ...).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from basegraph.data.dataset import Dataset
+from basegraph.data.plan import EpochPlan
+from basegraph.engines.captured.graph import CapturedStep, Compiled, Tables
+from basegraph.engines.captured.prefetch import Prefetch
+from basegraph.engines.captured.tables import RoundTables
+from basegraph.engines.contract import EngineProblem
+from basegraph.engines.stacked.nodes import StackedNodes
+from basegraph.engines.stacked.view import StackedRun, batched_outputs
+from basegraph.models.gradients import gradients_of, products_in
+
+
+class CapturedEngine:
+    """Replays a step that was captured once; the numbers are those of `StackedEngine`.
+
+    Args:
+        dataset: What all runs are trained on.
+        problems: One per run; they may differ in seed, learning rate, α and topology.
+
+    """
+
+    def __init__(self, dataset: Dataset, problems: Sequence[EngineProblem]) -> None:
+        self.nodes = nodes = StackedNodes(dataset, problems)
+        self._rounds = RoundTables([problem.topology for problem in problems])
+        self._prefetch = Prefetch(self._tables)
+        self._graph: CapturedStep | None = None  # captured at the first step, with its tables
+        self._position: tuple[int, int] | None = None  # epoch, step of it: where the graph is
+        self._fetched = 0  # steps of this epoch whose losses have been fetched
+        self._losses: list[Tensor] = []
+        self._pending = 0
+        compiles = nodes.config.compile
+        outputs, hardware = batched_outputs(nodes, Compiled if compiles else None), _hardware(nodes)
+        self.runs = [
+            StackedRun(nodes, i, outputs, hardware, one_shape=compiles)
+            for i in range(len(problems))
+        ]
+
+    @property
+    def step(self) -> int:
+        """Steps made so far."""
+        return self.nodes.step
+
+    def advance(self) -> None:
+        """Make one step of every run."""
+        nodes = self.nodes
+        epoch, within = divmod(nodes.step, nodes.steps_per_epoch)
+        graph = self._graph
+        if graph is None or self._position != (epoch, within):
+            graph = self._begin(epoch, within)
+        x_nd, *state = graph()
+        nodes.x_nd, nodes.state = x_nd, type(nodes.state)(*state)
+        nodes.step += 1
+        self._position = epoch, within + 1
+        self._pending += 1
+
+    def losses(self) -> list[Tensor]:
+        """The losses (steps, n) of each run, at the steps since the last call."""
+        self._fetch_losses()
+        nodes, pending = self.nodes, self._losses
+        self._losses, self._pending = [], 0
+        losses = torch.stack(pending).cpu() if pending else torch.empty(0, len(nodes.x_nd))
+        return list(torch.split(losses, nodes.n, dim=1))
+
+    def losses_due(self, signals: Sequence[int]) -> bool:
+        """Whether enough steps are pending, or a signal asks to stop."""
+        return bool(signals) or self._pending >= self.nodes.max_pending
+
+    @staticmethod
+    def agree_on_signals(seen: Sequence[int]) -> list[int]:
+        """The signals that were seen: there is only this process."""
+        return list(seen)
+
+    def _begin(self, epoch: int, within: int) -> CapturedStep:
+        """Go on at this step of an epoch, with the epoch's tables on the device."""
+        nodes = self.nodes
+        self._fetch_losses()
+        tables = self._prefetch.get(epoch)
+        if self._graph is None:
+            self._graph = self._capture(tables)
+        self._graph.begin(tables, within)
+        if (epoch + 1) * nodes.steps_per_epoch < nodes.total_steps:
+            self._prefetch.begin(epoch + 1)  # not earlier: it would disturb a capture
+        self._fetched = within
+        return self._graph
+
+    def _fetch_losses(self) -> None:
+        """Copy the losses of this epoch before the next epoch's overwrite them."""
+        if self._graph is None or self._position is None:
+            return
+        _, made = self._position
+        self._losses.extend(self._graph.losses[self._fetched : made].clone())
+        self._fetched = made
+
+    def _tables(self, epoch: int) -> Tables:
+        """Everything that the steps of an epoch read, in memory that a GPU can fetch from."""
+        nodes, first = self.nodes, epoch * self.nodes.steps_per_epoch
+        steps = range(first, first + nodes.steps_per_epoch)
+        rates = [[problem.learning_rate(step) for problem in nodes.problems] for step in steps]
+        lr = torch.tensor(rates, dtype=torch.float32)
+        tables = {**nodes.plan(epoch), "lr": lr.repeat_interleave(nodes.n, dim=1)[..., None]}
+        if not nodes.method.centralized:
+            tables |= self._rounds.of(
+                [[problem.round_number(step) for problem in nodes.problems] for step in steps]
+            )
+        return {name: table.pin_memory() for name, table in tables.items()}
+
+    def _capture(self, tables: Tables) -> CapturedStep:
+        """The step in two functions, each of which a compiler can take whole."""
+        nodes, method = self.nodes, self.nodes.method
+        kind = type(nodes.state)
+        planned = [name for name in EpochPlan._fields if name in tables]
+
+        def losses(at: Tensor, tables: Tables, counter: Tensor) -> Tensor:
+            now = {name: tables[name][counter].squeeze(0) for name in planned}
+            return nodes.gradients.losses(at, *nodes.data.batch(now))
+
+        def move(
+            source: list[Tensor],
+            target: list[Tensor],
+            at: Tensor,
+            gradients: Tensor,
+            tables: Tables,
+            counter: Tensor,
+        ) -> None:
+            x_nd, *state = source
+            now = {name: table[counter].squeeze(0) for name, table in tables.items()}
+            mix = nodes.average if method.centralized else self._rounds.mix(now)
+            gradients = nodes.decayed(gradients, at)
+            new, moved = method.step(x_nd, gradients, kind(*state), now["lr"], mix)
+            for into, value in zip(target, (new, *moved), strict=True):
+                into.copy_(value)
+
+        fast = Compiled if nodes.config.compile else _as_it_is
+        fast_losses, fast_move = fast(losses), fast(torch.no_grad()(move))
+
+        def body(
+            tables: Tables, counter: Tensor, source: list[Tensor], target: list[Tensor]
+        ) -> Tensor:
+            x_nd, *state = source
+            at = method.gradient_point(x_nd, kind(*state))
+            with products_in(nodes.config.precision):
+                values, gradients = gradients_of(lambda x: fast_losses(x, tables, counter), at)
+            with products_in("float32"):
+                fast_move(source, target, at, gradients, tables, counter)
+            return values
+
+        return CapturedStep(body, tables, [nodes.x_nd, *nodes.state])
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+def _hardware(nodes: StackedNodes) -> str:
+    name = torch.cuda.get_device_name(nodes.device) if nodes.device.type == "cuda" else nodes.device
+    compiled = ["compiled"] if nodes.config.compile else []
+    return ", ".join([str(name), "captured", *compiled, nodes.config.precision])

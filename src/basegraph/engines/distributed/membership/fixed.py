@@ -1,0 +1,94 @@
+"""The nodes that were there at the start, the same until the end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from basegraph.engines.distributed.membership import progress
+from basegraph.engines.distributed.membership.group import join, join_alone
+from basegraph.engines.distributed.membership.progress import TIMEOUT, Progress
+from basegraph.engines.distributed.shutdown.exit import let_groups_go
+from basegraph.errors import BasegraphError, InvalidArgument
+
+CPU = torch.device("cpu")
+
+
+class FixedMembership:
+    """The ranks of a process group that exists.
+
+    Args:
+        group: The process group; all processes if None.
+        timeout: Seconds after which a node counts as lost.
+        device: Where the messages are by which nodes compare their settings.
+
+    Raises:
+        InvalidArgument: This process is not among the group's ranks.
+
+    """
+
+    def __init__(
+        self, group: Any = None, timeout: float = TIMEOUT, device: torch.device = CPU
+    ) -> None:
+        self.node = dist.get_rank(group)
+        if self.node < 0:
+            raise InvalidArgument("group", group, "does not have this process among its ranks")
+        self.n = dist.get_world_size(group)
+        self.timeout = timeout
+        self.device = device
+        # None stays None: a reference to torch's default group would keep its threads alive.
+        self._group = group
+        progress.watch(group, timeout)
+
+    @property
+    def group(self) -> Any:
+        """The process group whose ranks are the nodes, in their order."""
+        return dist.group.WORLD if self._group is None else self._group
+
+    @property
+    def progress(self) -> Progress:
+        """What the nodes know of each other, to name one that is lost."""
+        return progress.of(self._group)
+
+    def on(self, device: torch.device) -> FixedMembership:
+        """The same nodes, with messages on another device."""
+        return FixedMembership(self._group, self.timeout, device)
+
+
+def join_nodes(group: Any, timeout: float) -> FixedMembership:
+    """Make sure there is a process group; torchrun's environment is enough to make one.
+
+    Without torchrun (in a debugger, in a notebook) the process is a single node.
+
+    Args:
+        group: The process group whose ranks are the nodes; all processes if None.
+        timeout: Seconds after which a node counts as lost.
+
+    Raises:
+        BasegraphError: This torch has no torch.distributed.
+        InvalidArgument: A group is given and there are no processes, or this is not among them.
+        PeerLost: A node that torchrun has started does not come.
+
+    """
+    if not dist.is_available():
+        raise BasegraphError("this torch has no torch.distributed")
+    if not dist.is_initialized():
+        if group is not None:
+            raise InvalidArgument("group", group, "there is no process group")
+        if "WORLD_SIZE" in os.environ:
+            join(timeout=timeout)
+        else:
+            warnings.warn(
+                "not started by torchrun: this process is a single node and exchanges nothing. "
+                "For four nodes: torchrun --nproc-per-node 4 script.py",
+                stacklevel=3,
+            )
+            join_alone(timeout)
+        atexit.register(progress.leave)
+    let_groups_go()
+    return FixedMembership(group, timeout)

@@ -1,0 +1,114 @@
+"""One node's part of a method: its x and its state, moved step by step.
+
+Shape legend: x_d and the parts of a state (d,) of one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from basegraph.algorithms.method import Method, at_x
+from basegraph.engines.distributed.blocks import Block
+from basegraph.engines.distributed.memory import copy_of
+from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.split_step import SplitStep
+from basegraph.engines.vectors import by_name
+
+EITHER_ORDER = ("dsgd", "dsgdm")
+"""Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
+
+
+class NodeMethod:
+    """A method on one node.
+
+    Args:
+        method: The method. Blocks of a step may have it with other options.
+        node: The node. Its model is where gradients are taken.
+        step: Steps that were made before; some methods start differently then.
+
+    """
+
+    def __init__(self, method: Method, node: Node, step: int = 0) -> None:
+        self.method = method
+        self.node = node
+        x_d = node.x_d
+        moves_elsewhere = method.gradient_point is not at_x
+        self.x_d = copy_of(x_d) if moves_elsewhere else x_d
+        """What the method moves; for push-sum that is not the model."""
+        state = method.state(x_d, step)
+        self.state = type(state)(*(copy_of(part) for part in state))
+        self._split = SplitStep(method)
+
+    @torch.no_grad()
+    def step(self, step: int, blocks: list[Block]) -> None:
+        """Make one step with the neighbors; if one is lost, nothing has moved.
+
+        Args:
+            step: Steps made so far.
+            blocks: All parameters with their gradients and options.
+
+        """
+        node = self.node
+        with node.rescued(step):
+            node.check_initial_model(resumed=step > 0)
+            buffers = node.mixed_buffers(step)
+            if node.options.overlapped:
+                blocks = [self._decayed(block) for block in blocks]
+                drift = node.drift(step)
+                if drift is not None:
+                    node.x_d.add_(drift)
+                exchange = None
+            else:
+                exchange = node.exchange(step, average=self.method.centralized)
+            self._follow_model()
+            self.state = self._split(self.x_d, self.state, blocks, exchange)
+        node.put_buffers(buffers)
+        self._show_model()
+        if node.options.overlapped:
+            node.prefetch(step + 1)
+        node.save_if_due(step + 1)
+
+    def vectors(self) -> dict[str, Tensor]:
+        """x and the method's state, by the names they have in the checkpoint of a run."""
+        return by_name(self.x_d, self.state)
+
+    def own_vectors(self) -> dict[str, Tensor]:
+        """The vectors that the method has besides the model, by name."""
+        state: dict[str, Tensor] = self.state._asdict()
+        return state if self.x_d is self.node.x_d else {"x": self.x_d, **state}
+
+    @torch.no_grad()
+    def restore(self, vectors: Mapping[str, Tensor]) -> None:
+        """Continue from what `vectors` returned."""
+        self.node.drop_exchange()
+        for name, mine in self.vectors().items():
+            mine.copy_(vectors[name])
+        self._show_model()
+
+    @torch.no_grad()
+    def restart(self, x_d: Tensor, step: int) -> None:
+        """Continue from a model alone, with a fresh state, after so many steps."""
+        self.restore(by_name(x_d, self.method.state(x_d, step)))
+
+    def _show_model(self) -> None:
+        """Set the model to where the next gradient is taken."""
+        if self.x_d is not self.node.x_d:
+            self.node.x_d.copy_(self.method.gradient_point(self.x_d, self.state))
+
+    def _follow_model(self) -> None:
+        """Apply to x what was done to the model since (it was loaded, or averaged), if they differ.
+
+        For push-sum, that is: x is the model elsewhere.
+        """
+        if self.x_d is not self.node.x_d:
+            self.x_d += self.node.x_d - self.method.gradient_point(self.x_d, self.state)
+
+    def _decayed(self, block: Block) -> Block:
+        """The block with weight decay in its gradient: that of x before it is combined."""
+        if not block.decay:
+            return block
+        x = self.node.x_d[block.where]
+        return block._replace(grad=block.grad + block.decay * x, decay=0.0)

@@ -1,0 +1,105 @@
+"""`Metrics`: one evaluation of a run, a line of its `metrics.jsonl`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict, cast
+
+from basegraph.engines.evaluation import Score, Selection
+from basegraph.storage.inputs import parse_json
+
+MAX_LINE = 2**16
+"""The longest line of a metrics.jsonl, in characters."""
+
+
+class Metrics(TypedDict):
+    """What an evaluation has measured."""
+
+    epoch: int
+    step: int
+    train_loss: float
+    """The mean over nodes and over the steps since the last evaluation."""
+    test_accuracy: NotRequired[float]
+    """The mean over nodes of each node's own model: what the paper reports."""
+    test_accuracy_averaged: NotRequired[float]
+    """Of the average of all models."""
+    test_accuracy_worst: NotRequired[float]
+    """Of the worst node."""
+    test_loss: NotRequired[float]
+    """In place of the accuracies, where the targets are not classes."""
+    test_loss_averaged: NotRequired[float]
+    test_loss_worst: NotRequired[float]
+    validation_accuracy: NotRequired[float]
+    validation_accuracy_averaged: NotRequired[float]
+    validation_accuracy_worst: NotRequired[float]
+    validation_loss: NotRequired[float]
+    validation_loss_averaged: NotRequired[float]
+    validation_loss_worst: NotRequired[float]
+    evaluated_nodes: int
+    """How many nodes were evaluated."""
+    test_samples: int
+    """How many samples of the test set were used."""
+    validation_samples: NotRequired[int]
+    consensus_distance: float
+    """(1/n) Σ_i |x_i - mean|²."""
+    bytes_per_node: float
+    """What a node has sent since the start, in the mean over nodes."""
+    seconds: float
+    """Since the start, without times in which the run was stopped."""
+
+
+def make_metrics(
+    *,
+    epoch: int,
+    step: int,
+    train_loss: float,
+    measure: str,
+    scores: Mapping[str, Score],
+    selection: Selection,
+    consensus_distance: float,
+    bytes_per_node: float,
+    seconds: float,
+) -> Metrics:
+    """The metrics of an evaluation, in the order in which they are written.
+
+    Args:
+        epoch: Epochs made.
+        step: Steps made.
+        train_loss: The mean loss since the last evaluation.
+        measure: `accuracy` or `loss`.
+        scores: By set, `test` and perhaps `validation`.
+        selection: The nodes and samples that they are of.
+        consensus_distance: How far the models are apart.
+        bytes_per_node: What a node has sent.
+        seconds: How long it took.
+
+    """
+    row: dict[str, Any] = {"epoch": epoch, "step": step, "train_loss": train_loss}
+    for name, score in scores.items():
+        row[f"{name}_{measure}"] = score.mean
+        row[f"{name}_{measure}_averaged"] = score.averaged
+        row[f"{name}_{measure}_worst"] = score.worst
+    row |= selection.counts()
+    row["consensus_distance"] = consensus_distance
+    row["bytes_per_node"] = bytes_per_node
+    row["seconds"] = round(seconds, 3)
+    return cast(Metrics, row)
+
+
+def to_json(metrics: Metrics) -> str:
+    """The metrics as a line of `metrics.jsonl`."""
+    return json.dumps(metrics) + "\n"
+
+
+def from_json(line: str) -> Metrics:
+    """The metrics of a line; those that other versions add are kept.
+
+    Raises:
+        ValueError: If it is not a line of metrics.
+
+    """
+    row = parse_json(line) if len(line) <= MAX_LINE else None
+    if not isinstance(row, dict) or type(row.get("epoch")) is not int:
+        raise ValueError("not a line of metrics")
+    return cast(Metrics, row)

@@ -1,0 +1,180 @@
+"""Runs that stop and go on: stopped, killed, cut short, and folders in use."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+
+import numpy as np
+import pytest
+import torch
+
+import basegraph as bg
+from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.data.catalog import load
+from basegraph.data.dataset import Dataset
+from basegraph.engines import checkpoint
+from basegraph.storage.files import TEMPORARY, leftovers, replacing
+from basegraph.training.config import RunConfig
+from basegraph.training.folder import RunFolder
+from basegraph.training.train import train, train_together
+from basegraph.training.watcher import Watcher
+from support.cli import ok, run_here
+from support.held import held
+
+SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize("stop", [7, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 30))])
+def test_resumes_bit_for_bit(name, stop, tmp_path):
+    damping = {"damping": "auto"} if name == "d2" else {}
+    config = RunConfig(algorithm=name, allow_unstable=True, lr=0.02, **SHORT, **damping)
+    whole = train(config, tmp_path / "whole")
+
+    def stepped(step, total, loss):
+        if step == stop:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.raises(bg.BasegraphError, match=f"SIGTERM after step {stop} of"):
+        train(config, tmp_path / "cut", watcher=Watcher(stepped=stepped))
+    resumed = train(config, tmp_path / "cut", resume=True)
+    for a, b in zip(whole, resumed, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
+    tensors = [
+        checkpoint.load(tmp_path / x / "checkpoint.safetensors")[0] for x in ("whole", "cut")
+    ]
+    assert tensors[0].keys() == tensors[1].keys()
+    assert all(torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0])
+
+
+def test_killed_run_resumes_from_its_last_checkpoint(tmp_path):
+    """kill -9; what metrics.jsonl says after the checkpoint is computed again."""
+    arguments = ["--nodes", 5, "--epochs", 8, "--batch", 16, "--evaluate-every", 1]
+    out = tmp_path / "run"
+    with held(tmp_path / "hold", "checkpoint", 5, "train", *arguments, "--out", out) as process:
+        with pytest.raises(bg.InvalidArgument, match=f"is in use by process {process.pid} on "):
+            train(RunConfig(), out, resume=True)
+        refused = run_here("train", "--resume", "--out", out)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert f"is in use by process {process.pid} on {socket.gethostname()}" in refused.stderr
+    facts = checkpoint.load(out / "checkpoint.safetensors")[1]
+    assert facts["step"] == 4 * facts["steps_per_epoch"]
+    assert [row["epoch"] for row in metrics(out)] == [1, 2, 3, 4, 5]
+    ok("train", "--resume", "--out", out)
+    rows = metrics(out)
+    assert [row["epoch"] for row in rows] == list(range(1, 9))
+    fresh = tmp_path / "fresh"
+    ok("train", *arguments, "--out", fresh)
+    assert [{**r, "seconds": 0} for r in rows] == [{**r, "seconds": 0} for r in metrics(fresh)]
+
+
+def test_interrupt_writes_a_checkpoint_and_says_so(tmp_path):
+    out, hold = tmp_path / "run", tmp_path / "hold"
+    arguments = ["train", "--nodes", 5, "--epochs", 2, "--batch", 16, "--out", out]
+    with held(hold, "step", 5, *arguments) as process:
+        code, errors = process.end(signal.SIGINT)
+    assert code == 128 + signal.SIGINT
+    assert "stopped by SIGINT after step 5 of" in errors
+    assert "resume it to continue" in errors
+    assert errors.count("\n") == 1
+    assert (out / "checkpoint.safetensors").is_file()
+
+
+@pytest.mark.parametrize("cut", ["checkpoint.safetensors", "metrics.jsonl", "half a line"])
+def test_resumes_whatever_a_kill_left(cut, tmp_path):
+    config = RunConfig(**SHORT)
+    whole = train(config, tmp_path / "whole")
+    again = tmp_path / "again"
+    train(config, again)
+    left = again / f"{TEMPORARY}checkpoint.abcd1234.safetensors"
+    left.write_bytes(b"half written")
+    if cut == "half a line":
+        text = (again / "metrics.jsonl").read_text()
+        (again / "metrics.jsonl").write_text(text[:-20])
+        expected = whole  # the last row is made again
+    else:
+        (again / cut).unlink()
+        expected = whole if cut.startswith("checkpoint") else whole[-1:]
+    rows = train(config, again, resume=True)
+    assert [{**r, "seconds": 0} for r in rows] == [{**r, "seconds": 0} for r in expected]
+    assert not left.exists()
+
+
+def test_only_files_of_our_own_naming_are_cleared_away(tmp_path):
+    config, out = RunConfig(**{**SHORT, "epochs": 1}), tmp_path / "run"
+    train(config, out)
+    (out / ".ipynb_checkpoints").mkdir()
+    own = [out / ".my-checkpoint-notes.txt", out / ".checkpoint.backup12.safetensors",
+           out / f"{TEMPORARY}checkpoint.mine.safetensors"]  # fmt: skip
+    for file in own:
+        file.write_text("mine")
+    train(config, out, resume=True)
+    assert [file.read_text() for file in own] == ["mine"] * 3
+    assert (out / ".ipynb_checkpoints").is_dir()
+
+
+def test_what_a_killed_write_leaves_is_found(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    with replacing(path) as temporary:
+        assert leftovers(path) == [temporary]
+        assert leftovers(tmp_path / "metrics.jsonl") == []
+    assert leftovers(path) == []
+
+
+def test_rows_of_other_numbers_of_nodes_stay(tmp_path):
+    """With fewer nodes before, an epoch had more steps and a node had sent more."""
+    config = RunConfig(**{**SHORT, "evaluate_every": 1})
+    whole = train(config, tmp_path / "whole")
+
+    def stop(row):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "run", watcher=Watcher(evaluated=stop))
+    folder = RunFolder(tmp_path / "run", resume=True)
+    folder.keep([{**whole[0], "step": 10_000}])
+    tensors, facts = checkpoint.load(folder.checkpoint)
+    checkpoint.save(folder.checkpoint, tensors, {**facts, "bytes": facts["bytes"] + 5})
+    rows = train(config, folder.path, resume=True)
+    assert [row["epoch"] for row in rows] == [row["epoch"] for row in whole]
+    assert rows[0]["step"] == 10_000
+    assert rows[-1]["bytes_per_node"] == whole[-1]["bytes_per_node"] + 5
+
+
+def test_a_folder_is_of_one_run_at_a_time(tmp_path):
+    """Also within a process, and also before the first run has written anything."""
+    config, out = RunConfig(**SHORT), tmp_path / "run"
+    refused = []
+
+    def another(facts):
+        for resume in (False, True):
+            with pytest.raises(
+                bg.InvalidArgument, match=f"in use by process {os.getpid()} on"
+            ) as e:
+                train(config, out, resume=resume)
+            refused.append(e)
+
+    rows = train(config, out, watcher=Watcher(started=another))
+    assert len(refused) == 2
+    assert [row["epoch"] for row in rows] == [1, 2, 3, 4]
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 4
+    with pytest.raises(bg.InvalidArgument, match="in use"):
+        train_together({tmp_path / "two": config, tmp_path / "run" / ".." / "two": config})
+    assert not (tmp_path / "two").exists()
+
+
+def test_other_data_are_not_resumed(tmp_path):
+    digits = load("digits")
+    config = RunConfig(**SHORT)
+    train(config, tmp_path / "run", dataset=digits)
+    order = np.arange(len(digits.train))[::-1]
+    other = Dataset("digits", digits.train.take(order), digits.test, 10)
+    with pytest.raises(bg.InvalidArgument, match="was run on other data or models"):
+        train(config, tmp_path / "run", dataset=other, resume=True)
