@@ -80,14 +80,14 @@ def test_measures_over_shaped_links_and_leaves_nothing_behind():
 
 def processes_with(variable: str) -> list[int]:
     """The processes in whose environment there is this NAME=VALUE."""
-    found = []
+    processes = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found.append(int(folder.name))
+                processes.append(int(folder.name))
         except OSError:  # gone already, or somebody else's
             continue
-    return found
+    return processes
 
 
 @pytest.mark.skipif(not allowed(), reason="no network namespaces here")

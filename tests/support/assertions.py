@@ -41,14 +41,14 @@ def is_valid(r: Round, *, symmetric: bool, degree: int) -> bool:
     """Non-negative, doubly stochastic, symmetric where claimed, degree within the claim."""
     matrix = dense(r)
     n = range(r.n)
-    heard = [sum(w != 0 for j, w in enumerate(matrix[i]) if j != i) for i in n]
-    told = [sum(matrix[i][j] != 0 for i in n if i != j) for j in n]
+    in_degrees = [sum(w != 0 for j, w in enumerate(matrix[i]) if j != i) for i in n]
+    out_degrees = [sum(matrix[i][j] != 0 for i in n if i != j) for j in n]
     return (
         all(w >= 0 for row in matrix for w in row)
         and all(sum(row) == 1 for row in matrix)
         and all(sum(matrix[i][j] for i in n) == 1 for j in n)
         and (not symmetric or all(matrix[i][j] == matrix[j][i] for i in n for j in n))
-        and max(heard + told) <= degree
+        and max(in_degrees + out_degrees) <= degree
     )
 
 

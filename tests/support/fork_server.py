@@ -24,7 +24,7 @@ ENDED: dict[int, int] = {}
 
 
 def redirect(output: Path, errors: Path) -> None:
-    """Read from nowhere, and write there."""
+    """Read from nothing, and write to these files."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(os.open(output, APPEND), 1)
     os.dup2(os.open(errors, APPEND), 2)
@@ -83,7 +83,7 @@ class Reserve:
     """A process that becomes a node when torchrun starts one: forked before torchrun has begun."""
 
     outlets: ClassVar[list[int]] = []
-    """Of the pipes by which reserves are told; whose end no reserve may keep open."""
+    """Write ends of the pipes to reserves; no reserve may keep one open."""
 
     def __init__(self) -> None:
         inlet, self._outlet = os.pipe()

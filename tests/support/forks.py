@@ -38,7 +38,7 @@ def nodes_of(
 ) -> Ended:
     """`torchrun --nproc-per-node NODES WORDS`, the words being a script or `-m MODULE`, then flags.
 
-    Unless they are not `watched`, nodes are told to stop when one has failed, as by torchrun.
+    If `watched`, the others get SIGTERM when one node has failed, as from torchrun.
     """
     with tempfile.TemporaryDirectory() as folder:
         first, codes = _ask(

@@ -19,7 +19,7 @@ from support.forks import Forked
 
 
 class Held(Forked):
-    """The process, which has come there and goes on when it is told to."""
+    """The process, stopped at the place until `end` is called."""
 
     def __init__(self, file: Path, words: list[str]) -> None:
         self.file, self.log = file, file.with_suffix(".log")

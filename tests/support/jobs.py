@@ -86,7 +86,7 @@ class Job:
 
 
 def _runs(process: int) -> bool:
-    """Whether it is there and has not ended (who has, may wait to be taken note of)."""
+    """Whether the process exists and has not ended; a zombie has."""
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
