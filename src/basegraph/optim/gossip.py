@@ -136,13 +136,9 @@ class Gossip(NodeOptimizer):
         step = self.gossip_step
         self._require_own_model()
         self._require_same_groups()
-        with self._node.rescued(step):
-            self._node.check_initial_model(resumed=step > 0)
+        with self._node.one_step(step):
             loss = self._adapt_and_combine(adapt, step)
-        self._gossip_step += 1
-        if self._node.options.overlapped:
-            self._node.prefetch(step + 1)
-        self._node.save_if_due(step + 1)
+            self._gossip_step += 1
         return loss
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
