@@ -1,4 +1,4 @@
-"""A process as a node: its model, its neighbors, how it begins and what it saves."""
+"""A process as a node: its model, its neighbors, how it starts and what it saves."""
 
 from __future__ import annotations
 
