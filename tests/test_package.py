@@ -19,6 +19,10 @@ SOURCE = ROOT / "src" / "basegraph"
 LAZY_PACKAGES = [
     "basegraph",
     *[f"basegraph.{name}" for name in ("engines", "models", "optim", "plots", "training")],
+    *[
+        f"basegraph.engines.distributed{name}"
+        for name in ("", ".membership", ".recovery", ".shutdown")
+    ],
 ]
 HEAVY = {"torch", "safetensors", "sklearn", "PIL", "matplotlib", "ray", "networkx", "scipy"}
 EXCEPTIONS = {("topologies/core/sequence.py", "plots")}

@@ -38,7 +38,7 @@ def start(dtype: torch.dtype) -> list[torch.Tensor]:
     return [torch.randn(shape, generator=draws).to(dtype) for shape in shapes]
 
 
-def alone(v):
+def identity(v):
     return v
 
 
@@ -53,11 +53,11 @@ def stacked(name, spec, dtype, lr, decay, local_steps, order):
     for step in range(STEPS):
         at = method.gradient_point(x, state)
         grad = torch.stack([slope(i, step, at[i]) for i in range(n)]) + decay * at
-        mix = alone
+        mix = identity
         if communicates(step, local_steps):
             mix = average if method.centralized else mixer.round(round_index(step, local_steps))
         if order == "combine-then-adapt":
-            x, state = method.step(mix(x), grad, state, lr, alone)
+            x, state = method.step(mix(x), grad, state, lr, identity)
         else:
             x, state = method.step(x, grad, state, lr, mix)
     return method.gradient_point(x, state)
@@ -84,12 +84,12 @@ def run_distributed(name, spec, dtype, lr, decay, local_steps, order):
 
 def compare(*case: object) -> None:
     mine = run_distributed(*case)
-    found = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(found, mine)
+    rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, mine)
     if dist.get_rank() > 0:
         return
     expected = stacked(*case)
-    apart = float((torch.stack(found) - expected).abs().max() / expected.abs().max())
+    apart = float((torch.stack(rows) - expected).abs().max() / expected.abs().max())
     print(f"{apart:.1e} {case}", flush=True)
     assert apart < TOLERANCE[expected.dtype], (case, apart)
 

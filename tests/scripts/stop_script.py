@@ -1,4 +1,4 @@
-"""Nodes that train until they are told to stop, and catch nothing.
+"""Nodes that train until a signal asks them to stop, and catch nothing.
 
 Usage: stop_script.py FOLDER [stuck]. Stuck nodes are in three different places after five steps:
 node 0 waits for a neighbor, node 1 is stopped, node 2 evaluates the average for an hour.

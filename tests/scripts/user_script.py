@@ -25,9 +25,9 @@ def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def everyone(net: nn.Module) -> torch.Tensor:
     mine = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
-    found = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(found, mine)
-    return torch.stack(found)
+    rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, mine)
+    return torch.stack(rows)
 
 
 def train(net, optimizer, steps, first=0, scheduler=None, scaler=None, clip=False):
@@ -129,9 +129,9 @@ def subgroup() -> None:
     train(net, optimizer, 5)
     optimizer.consensus()
     mine = torch.cat([p.detach().reshape(-1) for p in net.parameters()])
-    found = [torch.empty_like(mine) for _ in range(3)]
-    dist.all_gather(found, mine, group=group)
-    assert (torch.stack(found) - mine).abs().max() < 1e-6
+    rows = [torch.empty_like(mine) for _ in range(3)]
+    dist.all_gather(rows, mine, group=group)
+    assert (torch.stack(rows) - mine).abs().max() < 1e-6
 
 
 def ddp_inside() -> None:

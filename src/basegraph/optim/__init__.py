@@ -19,6 +19,7 @@ Everything here needs torch: `pip install 'basegraph[train]'`.
 >>> optimizer.step()
 >>> optimizer.gossip_step
 1
+>>> torch.distributed.destroy_process_group()  # at the end of a script
 """
 
 from typing import TYPE_CHECKING

@@ -51,11 +51,11 @@ class DecentralizedOptimizer(NodeOptimizer):
         damping: An option of the method; "auto" takes the largest that is stable.
         weight_decay: Added to the gradient times the parameters.
         model: The module that is trained. Its buffers (BatchNorm's running statistics) and frozen
-            parameters then begin as node 0's, and buffers are averaged in `consensus()` and
+            parameters then start as node 0's, and buffers are averaged in `consensus()` and
             `averaged()`.
         buffers: "local", or "average": buffers are mixed at every step, as parameters are.
-        broadcast: Whether all nodes begin with node 0's model. `load_state_dict` gives every node
-            the model back that it had before. Without it nodes must be alike at the first step.
+        broadcast: Whether all nodes start from node 0's model; `load_state_dict` restores the model
+            that a node had before. If False, the nodes' models must be equal at the first step.
         local_steps: Steps per exchange.
         order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm): the exchange runs
             behind the next forward and backward pass.
@@ -111,7 +111,7 @@ class DecentralizedOptimizer(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        membership = join_nodes(group, timeout)
+        membership = join_nodes(group, node_options.timeout)
         t = topology_for(topology, membership)
         if damping == "auto":
             options["damping"] = largest_stable_damping(t, local_steps)
@@ -154,7 +154,13 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._listen_for_signals()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Groups are given to the constructor; options that do not exist are refused."""
+        """Add a group while the optimizer is built; later groups and unknown options are refused.
+
+        Raises:
+            BasegraphError: The optimizer is built already.
+            InvalidArgument: The group has an option that does not exist, or a wrong value.
+
+        """
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         known = ("lr", "weight_decay", *self._family.defaults)
@@ -167,7 +173,19 @@ class DecentralizedOptimizer(NodeOptimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Make one step of the method."""
+        """Make one step of the method, with the neighbors.
+
+        Args:
+            closure: Computes the gradients, and returns the loss.
+
+        Returns:
+            The loss, if there is a closure.
+
+        Raises:
+            PeerLost: A neighbor did not answer; nothing has moved, and this node is saved if there
+                is a folder for checkpoints.
+
+        """
         tell_of_data(self, self.membership)
         loss = None
         if closure is not None:
@@ -215,15 +233,19 @@ class DecentralizedOptimizer(NodeOptimizer):
             group["gossip_step"] = step
 
     def state_dict(self) -> dict[str, Any]:
-        """Learning rates, states and which gossip step comes next."""
+        """The learning rates, the method's state by parameter, and the number of steps made."""
         self._show_state()
         return super().state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
 
-        The model may be loaded before or after; a model that this node had when the optimizer was
-        built is this node's again.
+        The model may be loaded before or after this call. A model that this node had when the
+        optimizer was built replaces the one that was broadcast.
+
+        Raises:
+            InvalidArgument: The state is of another method.
+
         """
         saved = state_dict["param_groups"][0].get("algorithm", self.method.name)
         if saved != self.method.name:

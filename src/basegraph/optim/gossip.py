@@ -33,11 +33,11 @@ class Gossip(NodeOptimizer):
         optimizer: Any torch optimizer. Its parameter groups are this optimizer's too.
         topology: A catalogue name, built for the number of nodes, or a topology.
         model: The module that is trained. Its buffers (BatchNorm's running statistics) and frozen
-            parameters then begin as node 0's, and buffers are averaged in `consensus()` and
+            parameters then start as node 0's, and buffers are averaged in `consensus()` and
             `averaged()`.
         buffers: "local", or "average": buffers are mixed at every step, as parameters are.
-        broadcast: Whether all nodes begin with node 0's model. `load_state_dict` gives every node
-            the model back that it had before. Without it nodes must be alike at the first step.
+        broadcast: Whether all nodes start from node 0's model; `load_state_dict` restores the model
+            that a node had before. If False, the nodes' models must be equal at the first step.
         local_steps: Steps per exchange.
         order: "adapt-then-combine", or "combine-then-adapt": the exchange runs behind the next
             forward and backward pass.
@@ -87,7 +87,7 @@ class Gossip(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        membership = join_nodes(group, timeout)
+        membership = join_nodes(group, node_options.timeout)
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
@@ -113,7 +113,7 @@ class Gossip(NodeOptimizer):
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The optimizer's, which it may replace."""
+        """The wrapped optimizer's parameter groups."""
         groups: list[dict[str, Any]]
         groups = self.optimizer.param_groups if hasattr(self, "optimizer") else self._own_groups
         return groups
@@ -124,7 +124,19 @@ class Gossip(NodeOptimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """The optimizer's step, then an exchange."""
+        """Make the optimizer's step, then an exchange with the neighbors.
+
+        Args:
+            closure: Computes the gradients, and returns the loss.
+
+        Returns:
+            What the optimizer's own step returns.
+
+        Raises:
+            PeerLost: A neighbor did not answer. The optimizer's step is made, the exchange is not;
+                this node is saved if there is a folder for checkpoints.
+
+        """
         tell_of_data(self, self.membership)
         return self._step(lambda: self._adapt(closure))
 
@@ -136,13 +148,9 @@ class Gossip(NodeOptimizer):
         step = self.gossip_step
         self._require_own_model()
         self._require_same_groups()
-        with self._node.rescued(step):
-            self._node.check_initial_model(resumed=step > 0)
+        with self._node.one_step(step):
             loss = self._adapt_and_combine(adapt, step)
-        self._gossip_step += 1
-        if self._node.options.overlapped:
-            self._node.prefetch(step + 1)
-        self._node.save_if_due(step + 1)
+            self._gossip_step += 1
         return loss
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
@@ -181,18 +189,22 @@ class Gossip(NodeOptimizer):
             )
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients."""
+        """Reset the gradients, as the wrapped optimizer does."""
         self.optimizer.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's, and which gossip step comes next."""
+        """The optimizer's own state, and the number of steps made."""
         return {"optimizer": self.optimizer.state_dict(), "gossip_step": self.gossip_step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
 
-        The model may be loaded before or after; a model that this node had when the optimizer was
-        built is this node's again.
+        The model may be loaded before or after this call. A model that this node had when the
+        optimizer was built replaces the one that was broadcast.
+
+        Raises:
+            InvalidArgument: It is not a state of `Gossip`.
+
         """
         self._node.drop_exchange()
         if not {"optimizer", "gossip_step"} <= state_dict.keys():

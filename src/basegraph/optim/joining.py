@@ -1,8 +1,7 @@
 """Uneven numbers of batches: nodes without data go on taking part in the exchanges.
 
 `torch.distributed.algorithms.Join` asks all nodes at every step whether anybody still has data,
-with one small all-reduce; this says what a node does that has none, and names a node that is lost
-meanwhile.
+with one small all-reduce. Here is what a node without data does, and a lost node is named.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from basegraph.engines.distributed import collectives
 from basegraph.engines.distributed.membership.contract import Membership
 
 PHASE = "join()"
-"""What nodes are said to be at while they ask."""
+"""What messages about lost nodes call this all-reduce."""
 
 
 class TakePart(JoinHook):
@@ -28,16 +27,16 @@ class TakePart(JoinHook):
         self._step = step
 
     def main_hook(self) -> None:
-        """One step of the others."""
+        """Make one step of the others."""
         self._step()
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """All have ended; torch itself would leave the joinable joining for good."""
+        """End joining: torch itself would leave the joinable joining for good."""
         joining_is_over(self._joinable)
 
 
 def joining_is_over(joinable: Joinable) -> None:
-    """Let later steps ask nobody whether there are data."""
+    """Let later steps make no all-reduce about data."""
     joinable._join_config = _JoinConfig(False, False, False)
 
 

@@ -1,4 +1,4 @@
-"""What all optimizers of nodes have in common."""
+"""What both optimizers have in common: averages, uneven data, traffic, signals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from basegraph.topologies.core.sequence import Topology
 
 
 class NodeOptimizer(torch.optim.Optimizer, Joinable):
-    """A torch optimizer of a node."""
+    """Base class of the optimizers: a torch optimizer on one of several nodes."""
 
     _step_supports_amp_scaling = True
     _node: Node
@@ -40,7 +40,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     @property
     def mixer(self) -> DistributedMixer:
-        """The way to the neighbors."""
+        """What exchanges vectors with the neighbors."""
         return self._node.mixer
 
     @property
@@ -54,18 +54,29 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         return self._node.topology
 
     def consensus(self) -> None:
-        """Bring every node to the average of all models, the same bits everywhere.
+        """Set every node's model to the average of all models, the same bits everywhere.
 
         The rounds are those of `short`, the shortest known sequence that averages exactly for any
-        number of nodes, whatever the topology of training is; then node 0's outcome, which differs
+        number of nodes, whatever the topology of training is. Then node 0's result, which differs
         from the others' by rounding, is broadcast. All nodes must call it.
+
+        Raises:
+            PeerLost: A node did not answer; this node's model is what it was.
+
         """
         self._require_no_join("consensus()")
         self._node.average_models("consensus()", self.gossip_step)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """The average of all models in here, this node's own model again afterwards."""
+        """Set the model to the average of all models inside of the block, as for an evaluation.
+
+        This node's own model is back afterwards. All nodes must enter the block.
+
+        Raises:
+            PeerLost: A node did not answer; this node's model is what it was.
+
+        """
         self._require_no_join("averaged()")
         node = self._node
         node.check_parameters()
@@ -107,30 +118,34 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     def join(self) -> Join:
         """Train on different numbers of batches: `with optimizer.join(): for batch in data: ...`.
 
-        A node whose data have run out goes on taking part in the others' steps, without a gradient
-        of its own, until all have ended; it costs one small all-reduce per step.
+        A node whose data have run out keeps taking part in the others' steps, without a gradient of
+        its own, until all have ended. It costs one small all-reduce per step.
+
+        Returns:
+            The context manager, a `torch.distributed.algorithms.Join`.
+
         """
         return UnevenData(self, self.membership)
 
     def join_hook(self, **options: Any) -> JoinHook:
-        """What `torch.distributed.algorithms.Join` has a node do that has no data left."""
+        """What a node without data does in `torch.distributed.algorithms.Join`."""
         return TakePart(self, self._step_without_data)
 
     @property
     def join_device(self) -> torch.device:
-        """Where the question whether anybody has data is asked."""
+        """The device of the all-reduce by which nodes learn whether any has data left."""
         return self._node.x_d.device
 
     @property
     def join_process_group(self) -> Any:
-        """Of whom it is asked."""
+        """The process group of that all-reduce."""
         return self._node.membership.group
 
     def _step_without_data(self) -> None:
         raise NotImplementedError
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Groups are given to the constructor; later ones are refused."""
+        """Add a group while the optimizer is built; later groups are refused."""
         if hasattr(self, "_node"):
             raise BasegraphError(
                 "add_param_group: parameters live in one buffer that all nodes exchange; build the "
@@ -139,7 +154,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         super().add_param_group(param_group)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Neither copied nor pickled: the way to the neighbors cannot be."""
+        """Refuse to be copied or pickled: connections to neighbors cannot be."""
         raise BasegraphError(
             f"{type(self).__name__} cannot be copied or pickled; use state_dict() and "
             f"load_state_dict()"
@@ -147,8 +162,8 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     def _overflowed(self) -> bool:
         """Whether a GradScaler has found gradients that are not finite."""
-        found = getattr(self, "found_inf", None)
-        return found is not None and bool(float(found))
+        overflow = getattr(self, "found_inf", None)
+        return overflow is not None and bool(float(overflow))
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
@@ -157,7 +172,7 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 def topology_for(topology: str | Topology, membership: Membership) -> Topology:
-    """The topology of the nodes."""
+    """The topology itself, or the one of this name for the number of nodes."""
     if isinstance(topology, Topology):
         return topology
     return build_topology(topology, membership.n)

@@ -36,8 +36,8 @@ def test_the_lost_node_is_named_in_one_line(tmp_path):
         lost = scenario.lost - first
         seen = f" (last seen at {SEEN[name]})" if name in SEEN else ""
         for rank, text in said.items():
-            told = f"PeerLost({lost}): node {rank - first}: node {lost}{seen} did not answer at "
-            assert text.splitlines()[-1].startswith(told), (name, text)
+            message = f"PeerLost({lost}): node {rank - first}: node {lost}{seen} did not answer at "
+            assert text.splitlines()[-1].startswith(message), (name, text)
             assert "Traceback" not in text
             assert (tmp_path / name / f"{rank}.code").read_text() == "1", name
 

@@ -21,8 +21,13 @@ CONFIG = RunConfig(nodes=1, epochs=3, evaluate_every=1, batch=256)
 @pytest.fixture(autouse=True)
 def _one_process(monkeypatch):
     """What torchrun tells the only one of its processes."""
-    told = {"MASTER_ADDR": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "RANK": "0", "WORLD_SIZE": "1"}
-    for name, value in told.items():
+    environment = {
+        "MASTER_ADDR": "127.0.0.1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+    }
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
 

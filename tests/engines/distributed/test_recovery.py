@@ -1,4 +1,4 @@
-"""What nodes begin again from: nothing stale, nothing that is no number, nothing lost."""
+"""What nodes restart from: nothing stale, nothing that is not finite, nothing lost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(node_files.PATTERN))
 
 
-# -- no number -----------------------------------------------------------------------------------
+# -- not finite -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -19,13 +19,13 @@ LISTENS = "0A"
 
 def addresses(port: int) -> set[str]:
     """Where this machine listens on a port, as /proc writes it."""
-    found = set()
+    addresses = set()
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
             address, number = line.split()[1].split(":")
             if line.split()[3] == LISTENS and int(number, 16) == port:
-                found.add(address)
-    return found
+                addresses.add(address)
+    return addresses
 
 
 def test_a_store_listens_on_all_interfaces_whatever_its_address():

@@ -170,8 +170,10 @@ def test_a_node_that_never_comes_is_named(node, tmp_path):
     flags = ["--engine", "distributed", "--timeout", "1", "--out", tmp_path / "run"]
     done = nodes_of(2, "-m", "basegraph", "train", *flags, only=[node])
     assert done.codes == {node: 1}
-    told = f"basegraph: error: node {node}: node {1 - node} did not answer at start-up within 1 s"
-    assert done.stderr.startswith(told)
+    message = (
+        f"basegraph: error: node {node}: node {1 - node} did not answer at start-up within 1 s"
+    )
+    assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
 
 

@@ -48,10 +48,18 @@ class Part(NamedTuple):
 def parts_of(
     groups: Iterable[tuple[list[Tensor], Options]], scale: Tensor | None, *, overflowed: bool
 ) -> Iterator[Part]:
-    """All parameters one after another.
+    """The gradients of all parameters, one after another.
 
-    A parameter without a gradient has a zero one, and no weight decay; so have all where a
-    GradScaler has found an overflow.
+    A parameter without a gradient gets a zero gradient and no weight decay.
+
+    Args:
+        groups: Parameters with the options of their group.
+        scale: What gradients are divided by, if a GradScaler has not done so.
+        overflowed: Whether a GradScaler has found an overflow: no parameter has a gradient then.
+
+    Raises:
+        InvalidArgument: A gradient is sparse.
+
     """
     first = 0
     for parameters, options in groups:
@@ -70,7 +78,7 @@ def parts_of(
 
 
 def in_blocks(parts: Iterable[Part]) -> list[Block]:
-    """Large parameters in several blocks, small ones with equal options in one."""
+    """Cut large parameters into several blocks, and join small ones with equal options."""
     blocks: list[Block] = []
 
     def alike(part: Part) -> tuple[bool, Options]:

@@ -64,7 +64,6 @@ class DistributedEngine:
             membership,
             NodeOptions(
                 local_steps=config.local_steps,
-                timeout=membership.timeout,
                 refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
                 stop_with_torchrun=False,  # all nodes stop at the same step
             ),

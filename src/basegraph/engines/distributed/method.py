@@ -52,8 +52,7 @@ class NodeMethod:
 
         """
         node = self.node
-        with node.rescued(step):
-            node.check_initial_model(resumed=step > 0)
+        with node.one_step(step):
             buffers = node.mixed_buffers(step)
             if node.options.overlapped:
                 blocks = [self._decayed(block) for block in blocks]
@@ -65,11 +64,8 @@ class NodeMethod:
                 exchange = node.exchange(step, average=self.method.centralized)
             self._follow_model()
             self.state = self._split(self.x_d, self.state, blocks, exchange)
-        node.put_buffers(buffers)
-        self._show_model()
-        if node.options.overlapped:
-            node.prefetch(step + 1)
-        node.save_if_due(step + 1)
+            node.put_buffers(buffers)
+            self._show_model()
 
     def vectors(self) -> dict[str, Tensor]:
         """x and the method's state, by the names they have in the checkpoint of a run."""

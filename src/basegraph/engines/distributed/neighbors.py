@@ -60,7 +60,7 @@ class Schedule:
 
 
 def neighbors_of(node: int, topology: Topology, number: int) -> Neighbors:
-    """Ask a topology for one node's neighbors in a round."""
+    """Ask a topology for one node's neighbors in a round; the round itself is not built."""
     heard = sorted(topology.neighbors(node, number).items())
     hears = tuple((int(j), float(weight)) for j, weight in heard)
     return Neighbors(hears, topology.listeners(node, number), number)

@@ -1,4 +1,4 @@
-"""A process as a node: its model, its neighbors, how it begins and what it saves."""
+"""A process as a node: its model, its neighbors, how it starts and what it saves."""
 
 from __future__ import annotations
 
@@ -135,6 +135,25 @@ class Node:
         self._initial = None
 
     @contextmanager
+    def one_step(self, step: int) -> Iterator[None]:
+        """What comes before and after a step of the model, which is made inside of the block.
+
+        Args:
+            step: Steps made so far.
+
+        Raises:
+            SystemExit: This node was asked to stop, and has saved its model.
+            BasegraphError: The model was replaced, or differs between nodes at the first step.
+
+        """
+        with self.rescued(step):
+            self.check_initial_model(resumed=step > 0)
+            yield
+        if self.options.overlapped:
+            self._prefetch(step + 1)
+        self.save_if_due(step + 1)
+
+    @contextmanager
     def rescued(self, step: int) -> Iterator[None]:
         """Save this node if a neighbor is lost in this call: nothing may have moved until then."""
         if self.stop.reason is not None:
@@ -197,7 +216,7 @@ class Node:
         stamp = Stamp("step()", step, content=content)
         return lambda v, out: self.mixer.mix(v, stamp, neighbors, out=out)
 
-    def prefetch(self, step: int) -> None:
+    def _prefetch(self, step: int) -> None:
         """Start the exchange of x for the next step, to run while its gradient is computed.
 
         If a neighbor turns out to be lost already, that step reports it; this one is complete.

@@ -1,4 +1,4 @@
-"""What a message belongs to, so that one is never taken for another.
+"""What a message belongs to, so that messages are never mixed up.
 
 Every message is announced by a stamp, a few integers under a tag of their own. Nodes that call
 `step()`, `consensus()` or `averaged()` unequally often then learn so from each other's stamps,

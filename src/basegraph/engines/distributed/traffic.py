@@ -1,6 +1,6 @@
-"""How long a node waits, for whom, and who it is that holds everybody up.
+"""How long a node waits, for whom, and which node is the straggler.
 
-Sooner or later all nodes go at the pace of the slowest, most of them without being its neighbor:
+Sooner or later all nodes run at the pace of the slowest, most of them without being its neighbor:
 node 0 waits for node 1, which waits for node 2, which computes. So every message says how long its
 sender has waited so far. The slowest node is the one that hardly waits itself.
 """
@@ -36,7 +36,7 @@ class Traffic:
 
 
 class Straggler:
-    """Looks for the neighbor that holds this node up, and names it once."""
+    """Finds the neighbor that slows this node down, and warns about it once."""
 
     def __init__(self, node: int, traffic: Traffic) -> None:
         self._node = node

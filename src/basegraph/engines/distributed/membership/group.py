@@ -20,7 +20,7 @@ from basegraph.engines.distributed.membership.progress import (
     seconds,
     watch,
 )
-from basegraph.engines.distributed.membership.torchrun import agent_store, this_start
+from basegraph.engines.distributed.membership.torchrun import agent_store, start_prefix
 from basegraph.engines.distributed.shutdown.exit import let_groups_go
 from basegraph.errors import InvalidArgument, PeerLost
 
@@ -31,13 +31,21 @@ GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 def join(backend: str | None = None, timeout: float = TIMEOUT) -> None:
     """Make the process group of all nodes, from torchrun's environment.
 
-    A node that does not come within `timeout` seconds is named. Nodes that are started again must
-    not find what those before them have left in torchrun's store: their addresses, where nobody
-    answers any more. So every start has a place of its own there.
+    Nodes that are restarted must not see the addresses that those before them have left in
+    torchrun's store, where nobody answers any more. So every start has a prefix of its own there.
+
+    Args:
+        backend: Of `torch.distributed`; None lets torch choose.
+        timeout: Seconds to wait for the other nodes.
+
+    Raises:
+        InvalidArgument: The environment is not torchrun's.
+        PeerLost: A node, which the message names, did not come in time.
+
     """
     seconds(timeout)
     node, size = _number("RANK"), _number("WORLD_SIZE")
-    # The group's own store is busy while the group is made; who is lost is found out by another.
+    # The group's own store is busy while the group is made, so lost nodes are looked up by another.
     store, notes = _stores(node, size, timeout)
     progress = Progress(notes, node, size, timeout, None if agent_store() else 0)
 
@@ -68,7 +76,7 @@ def join(backend: str | None = None, timeout: float = TIMEOUT) -> None:
 
 
 def join_alone(timeout: float = TIMEOUT) -> None:
-    """Make a process group of this process only, which nobody else can reach."""
+    """Make a process group of this process only, which no other process can reach."""
     given = os.environ.get(GLOO_INTERFACE)
     os.environ[GLOO_INTERFACE] = given or socket.if_indextoname(1)  # loopback
     try:
@@ -109,7 +117,7 @@ def _stores(node: int, size: int, timeout: float) -> tuple[Any, Any]:
             f"{waited:.2f} s), at MASTER_ADDR={host}, MASTER_PORT={port}: {error}",
             None if agent_store() else 0,
         ) from None
-    prefix = this_start()
+    prefix = start_prefix()
     return (
         dist.PrefixStore(prefix, addresses),  # type: ignore[attr-defined]
         dist.PrefixStore(f"{prefix} basegraph", notes),  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Finding out at the start whether all nodes are set up alike, by comparing digests."""
+"""Nodes compare their settings at the start, and set things up together or not at all."""
 
 from __future__ import annotations
 
@@ -16,11 +16,20 @@ T = TypeVar("T")
 DIGEST = 16
 """Bytes of a fact's digest."""
 HANDSHAKE = "the handshake"
-"""What nodes are said to be at while they compare."""
+"""What messages about lost nodes call the comparison."""
 
 
 def require_alike(facts: dict[str, object], membership: Membership) -> None:
-    """Refuse if a fact of any node differs from node 0's; every node says which."""
+    """Refuse nodes whose settings differ from node 0's. All nodes must call it.
+
+    Args:
+        facts: The settings by name; compared by digests of their `repr`.
+        membership: Who the nodes are.
+
+    Raises:
+        BasegraphError: At every node; names the node and the setting that differs.
+
+    """
     from basegraph import __version__
 
     whole = {**facts, "basegraph": __version__, "torch": torch.__version__}
@@ -61,7 +70,20 @@ class Refused(BasegraphError):
 
 
 def together(work: Callable[[], T], membership: Membership, phase: str = "set-up") -> T:
-    """Do something at every node; if it fails at one, all are refused."""
+    """Call a function at every node; if it fails at one, all nodes are refused.
+
+    Args:
+        work: What to call; may raise `BasegraphError` or `OSError`.
+        membership: Who the nodes are.
+        phase: What this is for, to say so where a node is lost.
+
+    Returns:
+        What the function has returned here.
+
+    Raises:
+        Refused: At every node, with the message of the first node that failed.
+
+    """
     done: list[T] = []
     problem = ""
     try:
@@ -76,7 +98,7 @@ def together(work: Callable[[], T], membership: Membership, phase: str = "set-up
 
 
 def texts_of_all(text: str, membership: Membership, phase: str = "set-up") -> list[str]:
-    """What every node has to say, by node.
+    """Gather a text of every node, at every node.
 
     `torch.distributed.all_gather_object` is not used: it unpickles what other processes send, waits
     as long as the process group says, and does not name a node that is lost.

@@ -1,9 +1,9 @@
 """How far every node has got, so that one that is lost can be named.
 
 Every node keeps a key in the process group's store: how many collectives it has entered, and what
-the last one was for. Writing it takes microseconds and waits for nobody. A node that has waited in
-vain adds that it gives up, and for whom it has waited. Whoever gives up reads all keys: of nodes
-that wait for each other, the lost one is that which has not given up itself.
+the last one was for. Writing it takes microseconds and waits for nobody. A node whose wait
+times out adds that it gives up, and for whom it has waited. Whoever gives up reads all keys: of
+nodes that wait for each other, the lost one is the one that has not given up itself.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from basegraph.engines.distributed.bounded import within
-from basegraph.engines.distributed.membership.torchrun import agent_store, orphaned, this_start
+from basegraph.engines.distributed.membership.torchrun import agent_store, orphaned, start_prefix
 from basegraph.errors import InvalidArgument, PeerLost
 
 TIMEOUT = 300.0
-"""Seconds after which a node counts as lost, where nothing else is said."""
+"""Seconds after which a node counts as lost, by default."""
 GRACE = 3.0
-"""Seconds that a node which gives up leaves the others to give up too."""
+"""Seconds that a node which gives up waits for the others to give up, too."""
 PAUSE = 0.05
 """Seconds between two notes of what happens at every step: one costs 40 to 80 µs."""
 SETTLE = 0.2
@@ -58,7 +58,7 @@ class Report(NamedTuple):
     waited_for: int | None = None
     """For whom, if it was not a collective in which it gave up."""
     stopped_by: str = ""
-    """What has ended it, if it has not waited in vain."""
+    """What has stopped it, if it has not lost a neighbor."""
 
 
 Reports = list[Report | None]
@@ -66,7 +66,16 @@ Reports = list[Report | None]
 
 
 class Progress:
-    """What the nodes of a process group know of each other."""
+    """What the nodes of a process group know of each other.
+
+    Args:
+        store: Where every node keeps its report.
+        node: The number of this node.
+        size: How many nodes there are.
+        timeout: Seconds after which a node counts as lost.
+        host: The node that hosts the store; None if torchrun does.
+
+    """
 
     def __init__(
         self, store: Any, node: int, size: int, timeout: float, host: int | None = None
@@ -75,16 +84,16 @@ class Progress:
         self.node = node
         self.size = size
         self.timeout = timeout
-        self.host = host  # the node that keeps the store, unless torchrun does
+        self.host = host
         self._own = Report(0, "")
         self._store_answers = True
         self._noted = 0.0
         self._lost: tuple[list[int], Reports] | None = None
         self.gave_up_at = math.inf
-        """When this node first waited in vain, by `time.monotonic`."""
+        """When this node first gave up waiting, by `time.monotonic`."""
 
     def reached(self, phase: str, *, routine: bool = False) -> None:
-        """Note that this node enters a collective; of routine ones it is noted now and then."""
+        """Report that this node enters a collective; routine ones are reported now and then."""
         self._own = Report(self._own.entered + 1, phase)
         now = time.monotonic()
         if not self._store_answers or (routine and now - self._noted < PAUSE):
@@ -94,13 +103,18 @@ class Progress:
             return
         try:
             self._write()
-        except RuntimeError:  # whether nodes are lost too, the collective itself will tell
+        except RuntimeError:  # the collective itself will show whether nodes are lost
             self._store_answers = False
 
     def laggards(self, peer: int | None = None) -> tuple[list[int], Reports]:
-        """The lost nodes, as far as they can be known, and what every node has written.
+        """Give up waiting, and find out who is lost.
 
-        This node gives up: it has waited for `peer` in vain, or in a collective for anybody.
+        Args:
+            peer: For whom this node has waited; None in a collective.
+
+        Returns:
+            The lost nodes, as far as they can be known, and the report of every node.
+
         """
         if self._lost is None:
             self.gave_up_at = time.monotonic()
@@ -112,19 +126,27 @@ class Progress:
         return self._lost
 
     def stops(self, reason: str) -> None:
-        """Note that this node ends by itself: it is not the lost one."""
+        """Report that this node stops for a reason of its own: it is not the lost one."""
 
-        def tell() -> None:
+        def report() -> None:
             self._own = self._own._replace(gave_up=True, stopped_by=reason)
             self._write()
             self.store.add("given up", 1)
 
         if self._answers():
-            with suppress(RuntimeError, TimeoutError):  # whom it would help, then sees for himself
-                within(GRACE, tell)
+            with suppress(RuntimeError, TimeoutError):  # the others see that themselves
+                within(GRACE, report)
 
     def peer_lost(self, peer: int | None, where: str, error: Exception, waited: float) -> PeerLost:
-        """What to raise when waiting for a node, this one or any, has failed after so long."""
+        """The exception for a wait that has failed.
+
+        Args:
+            peer: For whom this node has waited; None in a collective.
+            where: The call and the step, in words.
+            error: What torch has raised.
+            waited: Seconds.
+
+        """
         lost, reports = self.laggards(peer)
         who = [self._named(node, reports[node], peer) for node in lost]
         reason = re.sub(r"^\[\S*\] ", "", " ".join(str(error).split())).partition(". ")[0][:160]
@@ -147,7 +169,7 @@ class Progress:
         self.store.set(str(self.node), json.dumps(self._own))
 
     def _answers(self) -> bool:
-        """Whether the store's process is there (torch prints a C++ backtrace otherwise)."""
+        """Whether the store's process runs (torch prints a C++ backtrace otherwise)."""
         return self._store_answers and not orphaned() and _reachable(self.store)
 
     def _ask_in_time(self, peer: int | None) -> tuple[list[int], Reports] | None:
@@ -185,7 +207,7 @@ class Progress:
 
 
 def suspects(reports: Reports, node: int, peer: int | None) -> list[int]:
-    """Who is lost, by what all have written: none, if that cannot be known.
+    """Who is lost, by the reports of all nodes; nobody, if that cannot be known.
 
     Node 1 waited for node 0, which waited for node 2, which has not given up:
 
@@ -194,10 +216,10 @@ def suspects(reports: Reports, node: int, peer: int | None) -> list[int]:
     [2]
     """
     silent = [i for i, report in enumerate(reports) if report is None or not report.gave_up]
-    asked = {node}
+    visited = {node}
     waited_for = peer
-    while waited_for is not None and waited_for not in silent and waited_for not in asked:
-        asked.add(waited_for)
+    while waited_for is not None and waited_for not in silent and waited_for not in visited:
+        visited.add(waited_for)
         report = reports[waited_for]
         waited_for = None if report is None else report.waited_for
     if waited_for in silent:
@@ -213,7 +235,7 @@ def suspects(reports: Reports, node: int, peer: int | None) -> list[int]:
 
 
 def listens(host: str, port: int) -> bool:
-    """Whether a process takes connections there."""
+    """Whether a process accepts connections at this address."""
     try:
         socket.create_connection((host, port), timeout=GRACE).close()
     except OSError:
@@ -222,7 +244,7 @@ def listens(host: str, port: int) -> bool:
 
 
 def _reachable(store: Any) -> bool:
-    """Whether the store's process is there."""
+    """Whether the store's process runs."""
     while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined]
         store = store.underlying_store
     return not isinstance(store, dist.TCPStore) or listens(store.host, store.port)  # type: ignore[attr-defined]
@@ -234,12 +256,12 @@ _WATCHED: WeakKeyDictionary[Any, Progress] = WeakKeyDictionary()
 
 
 def watch(group: Any, timeout: float) -> Progress:
-    """Begin to note how far this node has got, and wait no longer than `timeout` from now on."""
+    """Report this node's progress from now on, and wait no longer than `timeout`."""
     seconds(timeout)
     group = dist.group.WORLD if group is None else group
     if group not in _WATCHED:
         store = dist.PrefixStore(  # type: ignore[attr-defined]
-            f"basegraph {this_start()} {group.group_name}", c10d._get_default_store()
+            f"basegraph {start_prefix()} {group.group_name}", c10d._get_default_store()
         )
         ranks = dist.get_process_group_ranks(group)
         host = None if agent_store() or 0 not in ranks else ranks.index(0)
@@ -250,12 +272,12 @@ def watch(group: Any, timeout: float) -> Progress:
 
 
 def of(group: Any) -> Progress:
-    """What is known of the nodes of a group."""
+    """The progress of the nodes of a group."""
     known = _WATCHED.get(dist.group.WORLD if group is None else group)
     return watch(group, TIMEOUT) if known is None else known
 
 
 def leave() -> None:
-    """End the process group, unless the script has done so."""
+    """Destroy the process group, unless the script has done so."""
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""What torchrun tells the processes that it starts, by their environment."""
+"""What the environment says about the torchrun that has started this process."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ if hasattr(os, "register_at_fork"):
 
 
 def restarts() -> int:
-    """How often torchrun has started the nodes again."""
+    """How often torchrun has restarted the nodes."""
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def job() -> str:
-    """Which torchrun this is: the same after it has started the nodes again."""
+    """The name of this torchrun: the same after it has restarted the nodes."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "none")
     return name if name != "none" else f"{socket.gethostname()} {os.getppid()}"
 
 
 def agent_store() -> bool:
-    """Whether torchrun keeps the store in which nodes find each other; node 0 does otherwise."""
+    """Whether torchrun hosts the store in which nodes find each other; node 0 does otherwise."""
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
-def this_start() -> str:
-    """A place in the store that nodes which are started again share with nobody before them.
+def start_prefix() -> str:
+    """The prefix of this start's keys in the store, so that restarted nodes see no earlier ones.
 
-    A store that is made for this start alone needs none, and there the machines' counts of starts
-    may differ: one that has come later has seen fewer.
+    A store that was made for this start needs none. There the machines' counts of restarts may
+    differ, too: a machine that has joined later has seen fewer.
     """
     return f"start {restarts()}" if agent_store() else ""
 
 
 def orphaned() -> bool:
-    """Whether the torchrun that has started this process has ended without ending it too."""
+    """Whether torchrun has ended without ending this process, too."""
     return "TORCHELASTIC_RUN_ID" in os.environ and os.getppid() != _parent

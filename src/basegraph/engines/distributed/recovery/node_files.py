@@ -22,7 +22,7 @@ from basegraph.storage.files import CannotWrite, sync_folder, writing
 
 PATTERN = "node-*.safetensors"
 USED = ".used"
-"""What the name of a file ends in that nobody begins from any more."""
+"""The suffix of files that were used: no job starts from them any more."""
 GENERATION = checkpoint.integer(0, required=False)
 """The start of the job that a file is of; files from before starts were counted have none."""
 
@@ -30,7 +30,7 @@ NOTHING: Mapping[str, Any] = {}
 
 
 class NotSaved(RuntimeFailure):
-    """A model that must not be saved: nobody should begin from it."""
+    """A model that must not be saved: no job should start from it."""
 
 
 REASONS = (NotSaved, CannotWrite, CheckpointError)
@@ -38,7 +38,7 @@ REASONS = (NotSaved, CannotWrite, CheckpointError)
 
 
 def save(folder: Path, node: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
-    """Write a node's file; the one that was there stays beside it. Facts must have n and step."""
+    """Write a node's file and keep the previous one. Facts must have n and step."""
     path = folder / f"node-{node}.safetensors"
     with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ def save(folder: Path, node: int, tensors: dict[str, Tensor], facts: dict[str, A
 
 
 def set_aside(folder: Path, keep: Collection[Path] = ()) -> None:
-    """Begin no more from the files here but these; they stay, under another name."""
+    """Rename the files of this folder except these, so that no job starts from them."""
     for path in sorted(folder.glob(PATTERN)):
         if path in keep:
             continue
@@ -74,10 +74,10 @@ class NodeFiles:
         self.generation = generation.agree(folder, _highest(folder), membership)
 
     def begin(self, keep: Collection[Path] = ()) -> None:
-        """From now on earlier starts are over; of the files that are there, these are still good.
+        """Declare earlier starts over, and set their files aside, except these.
 
-        They stay until this start has saved others. No node goes on before all have done this:
-        what it saves then would be taken for one of these.
+        Those stay until this start has saved others. No node continues before all have done this:
+        what it saves then would be taken for one of them.
         """
 
         def work() -> None:
@@ -92,7 +92,7 @@ class NodeFiles:
         """Write this node's model after so many steps, and more facts about it.
 
         Raises:
-            NotSaved: The model is not finite, or this start is over: nobody should begin from it.
+            NotSaved: The model is not finite, or this start is over: no job should start from it.
             CannotWrite: The disk is full, say. The file before is intact.
 
         """
@@ -109,7 +109,12 @@ class NodeFiles:
         )
 
     def rescue(self, x_d: Tensor, step: int, more: Mapping[str, Any] = NOTHING) -> str:
-        """Save this node at a fault; says where, or why not: the fault itself is to be heard of."""
+        """Save this node at a fault.
+
+        Returns:
+            Where it is saved, or why not: the fault itself is what must be reported.
+
+        """
         try:
             path = self.save(x_d, step, more)
         except REASONS as error:
