@@ -19,7 +19,7 @@ from provenance import header
 
 from basegraph.data import philox
 from basegraph.data.catalog import load
-from basegraph.data.plan import Planner
+from basegraph.data.plan import SamplePlanner
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
@@ -35,12 +35,12 @@ def seconds(work: Callable[[], object]) -> float:
 def planning(problem: Problem, few: int, epochs: int = 3) -> float:
     """CPU seconds per epoch where generators that give up to `few` numbers are not made."""
     steps, parts = problem.steps_per_epoch, problem.planner
-    planner = Planner(parts.parts, parts.batch, parts.seed, image=parts.image)
-    before, philox.FEW = philox.FEW, few
+    planner = SamplePlanner(parts.parts, parts.batch, parts.seed, image=parts.image)
+    before, philox.FEW_NUMBERS = philox.FEW_NUMBERS, few
     try:
         return seconds(lambda: [planner.steps(e * steps, (e + 1) * steps) for e in range(epochs)])
     finally:
-        philox.FEW = before
+        philox.FEW_NUMBERS = before
 
 
 def measure(config: RunConfig) -> None:
@@ -48,7 +48,7 @@ def measure(config: RunConfig) -> None:
     module = build(config.model, dataset.shape, dataset.classes, config.seed)
     problem = Problem(config, dataset, module)
     engine = StackedEngine(dataset, [problem])
-    plan, one_by_one = (planning(problem, few) / 3 for few in (philox.FEW, 0))
+    plan, one_by_one = (planning(problem, few) / 3 for few in (philox.FEW_NUMBERS, 0))
     steps = seconds(lambda: [engine.advance() for _ in range(problem.steps_per_epoch)])
     (run,) = engine.runs
     usual = seconds(lambda: run.evaluate(problem.evaluated))

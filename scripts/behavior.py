@@ -31,7 +31,7 @@ import numpy as np
 import basegraph as bg
 from basegraph import cli
 
-MOST_NODES = 64
+RECORDED_NODES = 64
 STEPS = 8
 """Rounds that are recorded of a topology without a period."""
 OPTIONS: dict[str, list[Any]] = {
@@ -82,7 +82,7 @@ def every_topology() -> Any:
 def arcs(name: str, options: dict[str, Any]) -> str:
     """A hash of all rounds, for all n together."""
     digest = hashlib.sha256()
-    for n in range(1, MOST_NODES + 1):
+    for n in range(1, RECORDED_NODES + 1):
         digest.update(arcs_of(name, n, options))
     return digest.hexdigest()
 

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from basegraph.data import catalog
-from basegraph.data.catalog import DATASETS, Entry, Published, download, load
+from basegraph.data.catalog import DATASETS, Published, PublishedDataset, download, load
 from basegraph.data.dataset import DataError
 from basegraph.data.formats import (
     md5,
@@ -253,7 +253,7 @@ def tiny(tmp_path, monkeypatch):
         (source / f"{name}.gz").write_bytes(content)
         files.append(Published(f"{name}.gz", (md5(content), md5(idx(array)))))
     real = DATASETS["mnist"]
-    entry = Entry(
+    entry = PublishedDataset(
         real.name, real.what, real.site, source.as_uri() + "/", (tuple(files),), real.read, 10
     )
     monkeypatch.setitem(DATASETS, "mnist", entry)

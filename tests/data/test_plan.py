@@ -7,7 +7,7 @@ import torch
 from basegraph.data import philox
 from basegraph.data.augment import gather
 from basegraph.data.philox import raw_words
-from basegraph.data.plan import PADDING, Planner
+from basegraph.data.plan import PADDING, SamplePlanner
 
 PARTS = np.arange(3 * 50).reshape(3, 50)
 ALL = ("crop", "flip", "erase")
@@ -15,7 +15,7 @@ ALL = ("crop", "flip", "erase")
 
 def planner(**changes):
     settings = {"image": (8, 8), "augmentations": ALL, **changes}
-    return Planner(PARTS, 8, 5, **settings)
+    return SamplePlanner(PARTS, 8, 5, **settings)
 
 
 def test_any_step_alone_is_what_the_whole_plan_says():
@@ -26,7 +26,7 @@ def test_any_step_alone_is_what_the_whole_plan_says():
             assert np.array_equal(a, b[first:last])
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 7, 32, philox.FEW, philox.FEW + 1])
+@pytest.mark.parametrize("count", [1, 2, 4, 7, 32, philox.FEW_NUMBERS, philox.FEW_NUMBERS + 1])
 def test_many_generators_at_once_give_the_bits_of_numpys(count):
     draws = np.random.default_rng(count)
     for seed, start in ((0, 0), (5, 10**12), (2**63 - 1, 2**62)):
@@ -48,12 +48,14 @@ def test_more_generators_than_are_computed_at_a_time():
         assert np.array_equal(found[i], one.random_raw(5))
 
 
-@pytest.mark.parametrize("size", [1, 3, 8, 50, philox.FEW + 10])
+@pytest.mark.parametrize("size", [1, 3, 8, 50, philox.FEW_NUMBERS + 10])
 def test_the_plan_is_what_one_generator_per_node_and_pass_gives(size):
     """Written out: runs that were stopped with an earlier version see the same when they go on."""
     nodes, batch, seed, steps = 4, 8, 11, 9
     parts = np.random.default_rng(0).permutation(nodes * size).reshape(nodes, size)
-    plan = Planner(parts, batch, seed, image=(8, 8), augmentations=("crop", "flip")).steps(0, steps)
+    plan = SamplePlanner(parts, batch, seed, image=(8, 8), augmentations=("crop", "flip")).steps(
+        0, steps
+    )
     for node in range(nodes):
         stream, crops, flips = [], [], []
         for turn in range(-(-steps * batch // size)):
@@ -74,7 +76,7 @@ def test_few_samples_per_node_need_no_generator_each(monkeypatch):
     """Making a generator per node and pass took most of the time where nodes hold few samples."""
     made = []
     monkeypatch.setattr(np.random, "Philox", lambda *args, **kwargs: made.append(args))
-    plan = Planner(np.arange(300)[:, None], 32, 5, image=(8, 8)).steps(0, 4)
+    plan = SamplePlanner(np.arange(300)[:, None], 32, 5, image=(8, 8)).steps(0, 4)
     assert plan.sample.shape == (4, 300, 32)
     assert not made
 
@@ -99,10 +101,10 @@ def test_every_pass_shows_every_sample_once():
 
 def test_nodes_and_seeds_have_streams_of_their_own():
     same = np.zeros((2, 50), dtype=np.int64) + np.arange(50)
-    one = Planner(same, 8, 5, image=(8, 8), augmentations=ALL).steps(0, 6)
+    one = SamplePlanner(same, 8, 5, image=(8, 8), augmentations=ALL).steps(0, 6)
     assert not np.array_equal(one.sample[:, 0], one.sample[:, 1])
     assert not np.array_equal(one.crop[:, 0], one.crop[:, 1])
-    other = Planner(same, 8, 6, image=(8, 8), augmentations=ALL).steps(0, 6)
+    other = SamplePlanner(same, 8, 6, image=(8, 8), augmentations=ALL).steps(0, 6)
     assert not np.array_equal(one.sample, other.sample)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from basegraph.experiments import mnist, pairs
 from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import Progress
+from basegraph.experiments.sweep import SweepWatcher
 from support.cli import run_here
 
 FIXED = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
@@ -55,7 +55,7 @@ def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
     for name in mnist.outputs([0.1, 10.0]):
         assert (folder / name).stat().st_size > 0
     made = []
-    told = Progress(packed=made.append)
+    told = SweepWatcher(packed=made.append)
     again = mnist.reproduce(
         folder, settings, [0, 1, 2], [0.1, 10.0], resume=True, progress=lambda names: told
     )

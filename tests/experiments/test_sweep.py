@@ -13,7 +13,7 @@ import torch
 from basegraph.data.catalog import load
 from basegraph.experiments import sweep
 from basegraph.experiments.grid import expand
-from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
+from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import memory
@@ -184,7 +184,7 @@ def test_packs_shrink_to_the_memory(monkeypatch, tmp_path):
     packs = []
     runs = expand(FIXED, [{"seed": [0, 1, 2]}], "test")
     folder = SweepFolder(tmp_path / "out", "x", resume=False)
-    run_sweep(runs, folder, progress=Progress(packed=packs.append))
+    run_sweep(runs, folder, progress=SweepWatcher(packed=packs.append))
     assert packs == [2, 1]
     assert folder.left(runs) == {}
 

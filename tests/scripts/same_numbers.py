@@ -96,7 +96,7 @@ def compare(*case: object) -> None:
 
 def main() -> None:
     dist.init_process_group("gloo")
-    blocks.BLOCK, blocks.SMALL = 100, 8  # several blocks, small tensors together
+    blocks.BLOCK, blocks.SMALL_TENSOR = 100, 8  # several blocks, small tensors together
     for spec in SPECS:
         for name in ALGORITHMS:
             compare(name, spec, torch.float64, 0.05, 0.01, 1, "adapt-then-combine")

@@ -16,7 +16,7 @@ from basegraph.engines.stacked.view import StackedRun, batched_outputs
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
-from basegraph.training.selection import PASSES, everything, on_the_way
+from basegraph.training.selection import TRAINING_PASSES, everything, on_the_way
 from basegraph.training.train import train
 from support.cli import ok
 
@@ -42,10 +42,10 @@ def test_by_default_evaluating_costs_no_more_than_training_in_between(nodes, epo
     chosen = selected(nodes, MNIST, 54_000, epochs=epochs)
     between = max(1, epochs // 20)
     passes = (len(chosen.nodes) + 1) * sum(len(part) for part in chosen.sets.values())
-    assert passes <= PASSES * 54_000 * between
+    assert passes <= TRAINING_PASSES * 54_000 * between
     assert len(chosen.nodes) >= min(nodes, 25)
     assert all(len(part) >= 1000 for part in chosen.sets.values())
-    used_more = (nodes + 1) * 16_000 <= PASSES * 54_000 * between
+    used_more = (nodes + 1) * 16_000 <= TRAINING_PASSES * 54_000 * between
     assert (chosen.counts() == everything(nodes, MNIST).counts()) == used_more
 
 

@@ -9,7 +9,7 @@ import typer
 
 from basegraph.cli.arguments import Force, whole_number
 from basegraph.errors import InvalidArgument
-from basegraph.plots.explorer import LEFT_OUT, MOST_NODES, write_page
+from basegraph.plots.explorer import LEFT_OUT, MOST_SHOWN_NODES, write_page
 from basegraph.storage.files import writable
 from basegraph.topologies.catalog import parse_spec
 from basegraph.topologies.catalog import topology as build
@@ -30,8 +30,8 @@ def explore(
     Example: basegraph explore --out page.html --topology base:k=1 --nodes 25
     """
     n = whole_number("--nodes", nodes)
-    if n > MOST_NODES:
-        raise InvalidArgument("--nodes", n, f"the page shows at most {MOST_NODES} nodes")
+    if n > MOST_SHOWN_NODES:
+        raise InvalidArgument("--nodes", n, f"the page shows at most {MOST_SHOWN_NODES} nodes")
     start = build(topology, n)
     if start.name in LEFT_OUT:
         raise InvalidArgument("--topology", topology, f"the page cannot show {start.name}")

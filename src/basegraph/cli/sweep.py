@@ -96,9 +96,9 @@ class SweepDisplay:
 
     def progress(self) -> Any:
         """What a sweep tells, shown."""
-        from basegraph.experiments.sweep import Progress
+        from basegraph.experiments.sweep import SweepWatcher
 
-        return Progress(self._stepped, self._finished, self._failed, self._packed)
+        return SweepWatcher(self._stepped, self._finished, self._failed, self._packed)
 
     def _packed(self, count: int) -> None:
         what = "one run" if count == 1 else f"{count} runs side by side"

@@ -5,9 +5,9 @@
   (`catalog.py`; formats in `formats.py`, archives with limits in `archives.py`, pickles without
   running code in `pickled.py`).
 - `dirichlet`, `hold_out`, `heterogeneity`: who holds which samples (`partition.py`).
-- `Planner`: the samples and augmentations of every step, a pure function of seed, node and step
-  (`plan.py`; its random numbers in `philox.py`). `augment.py` applies them to tensors: it is the
-  only module here that needs torch, and importing `basegraph.data` does not import it.
+- `SamplePlanner`: the samples and augmentations of every step, a pure function of seed, node and
+  step (`plan.py`; its random numbers in `philox.py`). `augment.py` applies them to tensors: it is
+  the only module here that needs torch, and importing `basegraph.data` does not import it.
 
 >>> from basegraph.data import dirichlet, heterogeneity, load
 >>> digits = load("digits")
@@ -23,14 +23,14 @@
 from basegraph.data.catalog import DATASETS, download, load
 from basegraph.data.dataset import DataError, Dataset, Split
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out
-from basegraph.data.plan import EpochPlan, Planner
+from basegraph.data.plan import EpochPlan, SamplePlanner
 
 __all__ = [
     "DATASETS",
     "DataError",
     "Dataset",
     "EpochPlan",
-    "Planner",
+    "SamplePlanner",
     "Split",
     "dirichlet",
     "download",

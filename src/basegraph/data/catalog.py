@@ -39,7 +39,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Entry:
+class PublishedDataset:
     """A dataset of the catalogue."""
 
     name: str
@@ -115,7 +115,7 @@ _FASHION = (
 DATASETS = {
     entry.name: entry
     for entry in (
-        Entry(
+        PublishedDataset(
             "mnist",
             "handwritten digits, 28x28 grey",
             "yann.lecun.com/exdb/mnist",
@@ -124,7 +124,7 @@ DATASETS = {
             _read_idx,
             10,
         ),
-        Entry(
+        PublishedDataset(
             "fashion-mnist",
             "articles of clothing, 28x28 grey",
             "github.com/zalandoresearch/fashion-mnist",
@@ -133,7 +133,7 @@ DATASETS = {
             _read_idx,
             10,
         ),
-        Entry(
+        PublishedDataset(
             "cifar10",
             "objects, 32x32 color, ten classes",
             "www.cs.toronto.edu/~kriz/cifar.html",
@@ -145,7 +145,7 @@ DATASETS = {
             _read_cifar,
             10,
         ),
-        Entry(
+        PublishedDataset(
             "cifar100",
             "objects, 32x32 color, a hundred classes",
             "www.cs.toronto.edu/~kriz/cifar.html",
@@ -217,7 +217,7 @@ def data_folder(data_dir: Path | None) -> Path:
     return data_dir or Path(os.environ.get("BASEGRAPH_DATA", "data"))
 
 
-def present(entry: Entry, folder: Path) -> tuple[Published, ...] | None:
+def present(entry: PublishedDataset, folder: Path) -> tuple[Published, ...] | None:
     """The first complete set of files that is there."""
     for files in entry.alternatives:
         if all((folder / file.name).is_file() for file in files):
@@ -242,7 +242,7 @@ def check(path: Path, file: Published) -> str | None:
     return f"{path}: MD5 {checksum} is not the published {file.checksums[0]}"
 
 
-def missing(entry: Entry, folder: Path) -> str:
+def missing(entry: PublishedDataset, folder: Path) -> str:
     """Where the files of a dataset go and where they come from."""
     names = ", ".join(file.name for file in entry.alternatives[0])
     return (

@@ -16,7 +16,7 @@ from basegraph.topologies.core.random import philox
 from basegraph.topologies.core.round import IntArray
 
 Words = NDArray[np.uint64]
-FEW = 256
+FEW_NUMBERS = 256
 """Numbers up to which computing the blocks here is quicker than making a generator."""
 _CHUNK = 4096
 """Blocks computed at a time, which the cache holds."""
@@ -34,7 +34,7 @@ def raw_words(
     array([[ True,  True]])
     """
     words = np.empty((len(streams), count), dtype=np.uint64)
-    if count > FEW:
+    if count > FEW_NUMBERS:
         for row, stream, counter in zip(words, streams, counters, strict=True):
             row[:] = philox(seed, stream, (start, counter, 0, 0)).random_raw(count)
         return words

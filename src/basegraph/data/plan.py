@@ -36,7 +36,7 @@ class EpochPlan(NamedTuple):
     """(..., 4): top, left, height, width of the rectangle that is erased; height 0: none."""
 
 
-class Planner:
+class SamplePlanner:
     """Draws plans for a partition of the training samples."""
 
     def __init__(

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from basegraph.algorithms.method import Method
-from basegraph.data.plan import Planner
+from basegraph.data.plan import SamplePlanner
 from basegraph.engines.evaluation import Measure, Score, Selection
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
@@ -130,7 +130,7 @@ class EngineProblem(Protocol):
 
     method: Method
     model: FlatModel
-    planner: Planner
+    planner: SamplePlanner
     topology: Topology
     steps_per_epoch: int
     loss: Loss

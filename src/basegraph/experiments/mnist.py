@@ -17,7 +17,7 @@ from basegraph.errors import BasegraphError
 from basegraph.experiments.grid import expand
 from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
+from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.plots.learning import draw_learning
 from basegraph.training.config import RunConfig
 from basegraph.training.metrics import Metrics
@@ -33,8 +33,8 @@ TOPOLOGIES = (
     "torus",
 )
 RATES = (0.1, 0.01, 0.001)
-Measure = Literal["test_accuracy", "test_accuracy_averaged"]
-MEASURES: dict[Measure, str] = {
+AccuracyColumn = Literal["test_accuracy", "test_accuracy_averaged"]
+ACCURACY_COLUMNS: dict[AccuracyColumn, str] = {
     "test_accuracy": "nodes",
     "test_accuracy_averaged": "averaged model",
 }
@@ -65,7 +65,7 @@ def reproduce(
     alphas: list[float],
     *,
     resume: bool = False,
-    progress: Callable[[list[str]], Progress] = lambda names: Progress(),
+    progress: Callable[[list[str]], SweepWatcher] = lambda names: SweepWatcher(),
 ) -> list[dict[str, Any]]:
     """Make all runs (or what is left of them) and write the files; returns the table."""
     what = RunConfig(**settings).computes()
@@ -163,19 +163,19 @@ def milestones(kept: Runs, there: SweepFolder) -> list[dict[str, Any]]:
         count = len(runs[0])
         for at in sorted({0, count // 4 - 1, count - 1} & set(range(count))):
             epoch = runs[0][at]["epoch"]
-            for measure, title in MEASURES.items():
-                shares = [100 * rows[at][measure] for rows in runs]
+            for column, title in ACCURACY_COLUMNS.items():
+                shares = [100 * rows[at][column] for rows in runs]
                 row[f"{title} % at epoch {epoch}"] = f"{mean(shares):.2f} ± {pstdev(shares):.2f}"
-        for measure, title in MEASURES.items():
-            spent = ", ".join(_megabytes(rows, measure) for rows in runs)
+        for column, title in ACCURACY_COLUMNS.items():
+            spent = ", ".join(_megabytes(rows, column) for rows in runs)
             row[f"{title}: MB to {GOOD:.0%}, each seed"] = spent
         table.append(row)
     return table
 
 
-def _megabytes(rows: list[Metrics], measure: Measure) -> str:
+def _megabytes(rows: list[Metrics], column: AccuracyColumn) -> str:
     """What a node had sent when an accuracy was first seen to be good."""
-    good = [row["bytes_per_node"] for row in rows if row[measure] >= GOOD]
+    good = [row["bytes_per_node"] for row in rows if row[column] >= GOOD]
     return f"{good[0] / 1e6:.0f}" if good else "never"
 
 

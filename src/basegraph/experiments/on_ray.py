@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from basegraph.errors import BasegraphError
-from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
+from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.extras import optional_imports
 from basegraph.storage.inputs import read_text
 from basegraph.training.config import RunConfig
@@ -17,7 +17,7 @@ from basegraph.training.metrics import Metrics
 
 
 def run_on_ray(
-    runs: Mapping[str, RunConfig], folder: SweepFolder, *, most: int, progress: Progress
+    runs: Mapping[str, RunConfig], folder: SweepFolder, *, most: int, progress: SweepWatcher
 ) -> None:
     """Make what is left of the runs on the cluster at RAY_ADDRESS, or on one on this machine.
 
@@ -70,7 +70,7 @@ def _share(
 ) -> tuple[Ended, str | None]:
     """A worker's part: how its runs have ended, and why they were refused if they were."""
     ended: Ended = {}
-    progress = Progress(finished=ended.__setitem__, failed=ended.__setitem__)
+    progress = SweepWatcher(finished=ended.__setitem__, failed=ended.__setitem__)
     try:
         run_sweep(runs, SweepFolder(Path(path), text, resume=True), most=most, progress=progress)
     except BasegraphError as error:

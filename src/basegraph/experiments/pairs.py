@@ -16,7 +16,7 @@ from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.experiments.grid import expand
 from basegraph.experiments.outcomes import markdown
 from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
+from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.plots.learning import draw_learning
 from basegraph.topologies.analysis.diagnostics import diagnose
 from basegraph.topologies.catalog import topology
@@ -62,7 +62,7 @@ def reproduce(
     topologies: Iterable[str] = TOPOLOGIES,
     *,
     resume: bool = False,
-    progress: Callable[[list[str]], Progress] = lambda names: Progress(),
+    progress: Callable[[list[str]], SweepWatcher] = lambda names: SweepWatcher(),
 ) -> list[dict[str, Any]]:
     """Make all runs (or what is left of them) and write the files; returns the table."""
     names = distinct(topologies, settings["nodes"])

@@ -112,8 +112,8 @@ class SweepFolder:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a sweep calls."""
+class SweepWatcher:
+    """Functions that a sweep calls as its runs go on."""
 
     stepped: Callable[[str, int, int], None] = lambda name, step, total: None
     finished: Callable[[str, Metrics], None] = lambda name, row: None
@@ -131,7 +131,7 @@ def run_sweep(
     folder: SweepFolder,
     *,
     most: int = MOST,
-    progress: Progress | None = None,
+    progress: SweepWatcher | None = None,
 ) -> None:
     """Make what is left of the runs in this process, in packs.
 
@@ -142,7 +142,7 @@ def run_sweep(
         progress: What to call on the way.
 
     """
-    progress = progress or Progress()
+    progress = progress or SweepWatcher()
     packs = packs_of(folder.left(runs), folder)
     while packs:
         pack = packs.pop(0)
@@ -183,7 +183,7 @@ def _room(config: RunConfig, dataset: Dataset) -> int:
     return fit(config, FlatModel(module), dataset, pick_device(config.device))
 
 
-def _run_pack(pack: Pack, folder: SweepFolder, progress: Progress, dataset: Dataset) -> None:
+def _run_pack(pack: Pack, folder: SweepFolder, progress: SweepWatcher, dataset: Dataset) -> None:
     def watcher(name: str, config: RunConfig) -> Watcher:
         def stepped(step: int, total: int, loss: float) -> None:
             progress.stepped(name, step, total)

@@ -27,11 +27,11 @@ except ImportError:
 else:
     AVAILABLE = True
 
-SMALL = 4096
+SMALL_FILTER = 4096
 """Weights of a filter up to which `small_convolution` is the quicker way."""
 PIXELS = 128
 """Pixels that a program works on at a time."""
-FEW = 8
+FEW_OUTPUTS = 8
 """Outputs of a convolution up to which tensor cores are of no use."""
 TAPS = 32
 """Taps, of all channels, that a program works on at a time."""
@@ -220,7 +220,7 @@ if AVAILABLE:
         _, _, b, h, w = x.shape
         y = x.new_empty(n, o, b, after(h, kh), after(w, kw))
         pixels = y[0, 0].numel()
-        if o <= FEW or (precision == "ieee" and x.dtype is torch.float32):
+        if o <= FEW_OUTPUTS or (precision == "ieee" and x.dtype is torch.float32):
             torch.library.wrap_triton(_few_outputs_kernel)[(triton.cdiv(pixels, 512), n)](
                 x, weight, bias, y, **_sizes(x, weight), PADDED=triton.next_power_of_2(o),
                 BLOCK=512,

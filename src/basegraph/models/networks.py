@@ -72,7 +72,7 @@ def vgg11(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, classes))
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions beside a shortcut."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
@@ -105,7 +105,7 @@ def resnet18(shape: Shape, classes: int) -> nn.Module:
     ]
     channels = 64
     for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        layers += [Block(channels, width, stride), Block(width, width, 1)]
+        layers += [ResidualBlock(channels, width, stride), ResidualBlock(width, width, 1)]
         channels = width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
 

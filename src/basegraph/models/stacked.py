@@ -58,8 +58,8 @@ class StackedNetwork:
         return found[-1].transpose(1, 2).to(samples.dtype)
 
 
-class Step(NamedTuple):
-    """One layer's turn."""
+class LayerCall(NamedTuple):
+    """One layer, and what it is called with."""
 
     form: Callable[..., Tensor]
     layer: nn.Module | None
@@ -69,7 +69,7 @@ class Step(NamedTuple):
     """Which earlier results it takes; 0 is the input."""
 
 
-def _steps(module: nn.Module) -> list[Step]:
+def _steps(module: nn.Module) -> list[LayerCall]:
     """The module's layers in the order in which its code calls them."""
     try:
         graph = fx.Tracer().trace(module)
@@ -78,7 +78,7 @@ def _steps(module: nn.Module) -> list[Step]:
     layers = dict(module.named_modules())
     first = first_names(module)
     place: dict[fx.Node, int] = {}
-    steps: list[Step] = []
+    steps: list[LayerCall] = []
     for node in graph.nodes:
         taken = tuple(place[a] for a in node.args if isinstance(a, fx.Node))
         rest = tuple(a for a in node.args if not isinstance(a, fx.Node))
@@ -97,22 +97,22 @@ def _steps(module: nn.Module) -> list[Step]:
             if form is None or node.kwargs or rest or not _plain(layer):
                 raise UnknownLayer(f"no stacked form of {layer}")
             names = {name: first[p] for name, p in layer.named_parameters()}
-            steps.append(Step(form, layer, names, taken))
+            steps.append(LayerCall(form, layer, names, taken))
             if _in_a_row(steps, node):
                 norm, _, pool = steps[-3:]
                 pair = nn.Sequential(*(step.layer for step in (norm, pool) if step.layer))
-                steps[-3:] = [Step(_norm_relu_pool, pair, norm.names, norm.arguments)]
+                steps[-3:] = [LayerCall(_norm_relu_pool, pair, norm.names, norm.arguments)]
         else:
             known = _FUNCTIONS.get(node.target)
             options = {k: v for k, v in node.kwargs.items() if (k, v) != ("inplace", False)}
             if known is None or options or rest != known[1]:
                 raise UnknownLayer(f"no stacked form of {node.target}")
-            steps.append(Step(known[0], None, {}, taken))
+            steps.append(LayerCall(known[0], None, {}, taken))
         place[node] = len(steps)
     return steps
 
 
-def _in_a_row(steps: list[Step], last: fx.Node) -> bool:
+def _in_a_row(steps: list[LayerCall], last: fx.Node) -> bool:
     """Whether the last steps are normalization, ReLU, pooling, with no other use of their parts."""
     if [step.form for step in steps[-3:]] != [_group_norm, _relu, _max_pool]:
         return False
@@ -129,7 +129,7 @@ def _convolution(layer: nn.Conv2d, own: Parameters, x_ncbhw: Tensor, precision: 
     x = functional.pad(x_ncbhw, (pw, pw, ph, ph)) if ph or pw else x_ncbhw
     weight = own["weight"].to(x.dtype)
     on_gpu = kernels.AVAILABLE and x.is_cuda
-    if on_gpu and (sh, sw) == (1, 1) and layer.weight.numel() <= kernels.SMALL:
+    if on_gpu and (sh, sw) == (1, 1) and layer.weight.numel() <= kernels.SMALL_FILTER:
         return kernels.small_convolution(x, weight, precision, own.get("bias"))
     columns = kernels.columns(x, kh, kw, sh) if on_gpu and sh == sw else _taps(x, kh, kw, sh, sw)
     y = torch.bmm(weight.flatten(2), columns.flatten(3).flatten(1, 2))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_NODES = 128
+MOST_DRAWN_NODES = 128
 MOST_ROUNDS = 64
 LABELED = 16
 """Up to this many edges in a round each carries its weight; beyond, the panel's title does."""
@@ -74,8 +74,8 @@ def rounds_figure(topology: Topology, *, steps: int) -> Figure:
 
     Weights stand on the edges where there is room; directed edges are arrows.
     """
-    if topology.n > MOST_NODES:
-        raise InvalidArgument("n", topology.n, f"at most {MOST_NODES} nodes can be drawn")
+    if topology.n > MOST_DRAWN_NODES:
+        raise InvalidArgument("n", topology.n, f"at most {MOST_DRAWN_NODES} nodes can be drawn")
     if steps > MOST_ROUNDS:
         raise InvalidArgument("steps", steps, f"at most {MOST_ROUNDS} rounds can be drawn")
     rounds = [topology.round(step) for step in range(steps)]

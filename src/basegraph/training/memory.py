@@ -18,7 +18,7 @@ from basegraph.training.config import RunConfig
 
 SHARE = 0.85
 """Of the free memory that is counted on: libraries and fragments take the rest."""
-PASSES = 1.25
+PEAK_ACTIVATIONS = 1.25
 """Bytes live at the peak per byte of activations; measured on VGG-11."""
 
 
@@ -53,7 +53,7 @@ def bytes_of_run(
     captured = device.type == "cuda" and config.capture
     vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
     example = torch.as_tensor(dataset.example())
-    activations = _activations(model.module, example) * config.batch * PASSES
+    activations = _activations(model.module, example) * config.batch * PEAK_ACTIVATIONS
     if device.type == "cpu" and model.has_convolutions:
         activations /= config.nodes  # one node after another
     return int(config.nodes * 4 * (vectors * model.size + activations))

@@ -17,7 +17,7 @@ from basegraph.algorithms.stability import (
 )
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out
-from basegraph.data.plan import Planner
+from basegraph.data.plan import SamplePlanner
 from basegraph.engines.evaluation import ACCURACY, mean_loss
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
@@ -108,7 +108,7 @@ class Problem:
         if augmentations and not dataset.has_images:
             raise InvalidArgument("augment", config.augment, "is for images")
         height, width = dataset.shape[1:] if dataset.has_images else (1, 1)
-        self.planner = Planner(
+        self.planner = SamplePlanner(
             rest[parts],
             config.batch,
             config.seed,

@@ -18,7 +18,7 @@ FEWEST_SAMPLES = 1000
 """Samples of each set that are used whatever they cost, if nothing else is asked for."""
 FEWEST_NODES = 25
 """Nodes that are used whatever they cost, if nothing else is asked for."""
-PASSES = 3
+TRAINING_PASSES = 3
 """What a training sample costs, in forward passes: one forward and about two backward."""
 
 
@@ -49,7 +49,7 @@ def on_the_way(config: RunConfig, whole: Selection, training_samples: int) -> Se
         training_samples: Samples that all nodes together are trained on in an epoch.
 
     """
-    budget = PASSES * training_samples * config.epochs_between_evaluations()
+    budget = TRAINING_PASSES * training_samples * config.epochs_between_evaluations()
     counts = {name: len(samples) for name, samples in whole.sets.items()}
     if config.evaluate_samples < 0:
         share = budget / ((len(whole.nodes) + 1) * sum(counts.values()))

@@ -14,7 +14,7 @@ from basegraph.errors import InvalidArgument
 
 BLOCK = 2**17
 """Parameters that are moved at a time: a few such blocks fit into a core's cache."""
-SMALL = 2**12
+SMALL_TENSOR = 2**12
 """Parameters of a tensor up to which its gradient is put together with its neighbors'."""
 
 
@@ -82,7 +82,7 @@ def in_blocks(parts: Iterable[Part]) -> list[Block]:
     blocks: list[Block] = []
 
     def alike(part: Part) -> tuple[bool, Options]:
-        return len(part.grad) <= SMALL, part.options
+        return len(part.grad) <= SMALL_TENSOR, part.options
 
     for (small, options), run in groupby(parts, alike):
         together = list(run)

@@ -16,7 +16,7 @@ from basegraph.data.dataset import Dataset
 from basegraph.engines.contract import EngineProblem
 from basegraph.engines.stacked.mixer import StackedMixer
 from basegraph.engines.stacked.nodes import StackedNodes
-from basegraph.engines.stacked.update import in_blocks, update
+from basegraph.engines.stacked.update import update, updates_in_blocks
 from basegraph.engines.stacked.view import StackedRun, batched_outputs
 
 
@@ -32,7 +32,7 @@ class StackedEngine:
     def __init__(self, dataset: Dataset, problems: Sequence[EngineProblem]) -> None:
         self.nodes = nodes = StackedNodes(dataset, problems)
         self._mixers = [StackedMixer(p.topology, nodes.device, torch.float32) for p in problems]
-        self._gradients = torch.empty_like(nodes.x_nd) if in_blocks(nodes.x_nd) else None
+        self._gradients = torch.empty_like(nodes.x_nd) if updates_in_blocks(nodes.x_nd) else None
         self._epoch: tuple[int, dict[str, Tensor]] | None = None
         self._losses: list[Tensor] = []
         outputs, hardware = batched_outputs(nodes), _hardware(nodes)

@@ -20,7 +20,7 @@ BLOCK_NUMBERS = 2**18
 """Numbers of all nodes together in a block: a few of them fit into a core's cache."""
 
 
-def in_blocks(x_nd: Tensor) -> bool:
+def updates_in_blocks(x_nd: Tensor) -> bool:
     """Whether `update` goes block by block and overwrites, so that gradients may be reused."""
     return x_nd.device.type == "cpu" and x_nd.numel() > BLOCK_NUMBERS
 
@@ -43,7 +43,7 @@ def update(
         The next models and state; in blocks they are the same tensors, overwritten.
 
     """
-    if not in_blocks(x_nd):
+    if not updates_in_blocks(x_nd):
         return method.step(x_nd, gradients, state, lr, mix)
     nodes, size = x_nd.shape
     width = max(1, BLOCK_NUMBERS // nodes)

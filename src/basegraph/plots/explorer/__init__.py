@@ -24,7 +24,7 @@ CHOICES = (
     "ring",
     "torus",
 )
-MOST_NODES = 300
+MOST_SHOWN_NODES = 300
 LEFT_OUT = ("short", "steady", "block-mix", "block-merge")
 """Topologies of the catalogue that the page cannot show."""
 

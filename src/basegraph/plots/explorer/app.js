@@ -1,6 +1,6 @@
 // The page: what is chosen, what is shown, and the keys and buttons that change it.
 
-const MOST_NODES = 300;
+const MOST_SHOWN_NODES = 300;
 const state = {
   spec: START.topology,
   n: START.nodes,
@@ -185,8 +185,8 @@ function select(node) {
 function choose() {
   const name = find("name").value;
   const n = Number(find("n").value);
-  if (!(Number.isInteger(n) && n >= 1 && n <= MOST_NODES)) {
-    find("problem").textContent = `n must be a whole number from 1 to ${MOST_NODES}`;
+  if (!(Number.isInteger(n) && n >= 1 && n <= MOST_SHOWN_NODES)) {
+    find("problem").textContent = `n must be a whole number from 1 to ${MOST_SHOWN_NODES}`;
     return;
   }
   const options = {};
@@ -223,7 +223,7 @@ function readHash() {
     const sound = Object.entries(options).filter(([option, value]) => isSound(option, value));
     state.spec = formatSpec(name, Object.fromEntries(sound));
   }
-  if (Number.isInteger(Number(n)) && Number(n) >= 1 && Number(n) <= MOST_NODES) state.n = Number(n);
+  if (Number.isInteger(Number(n)) && Number(n) >= 1 && Number(n) <= MOST_SHOWN_NODES) state.n = Number(n);
 }
 
 function isSound(option, value) {

@@ -27,7 +27,7 @@ FLOOR = 1e-28
 """Below this, an error that began near 1 in float64 is rounding: consensus is exact."""
 
 
-KEPT = 2**25
+KEPT_ENTRIES = 2**25
 """Matrices of a whole period are kept for the next one up to this many entries (half a GiB)."""
 
 
@@ -89,7 +89,7 @@ def _states(topology: Topology, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
         matrix = kept.get(phase)
         if matrix is None:
             matrix = topology.round(step).matrix(x.dtype)
-            if topology.period is not None and matrix.nnz * topology.period <= KEPT:
+            if topology.period is not None and matrix.nnz * topology.period <= KEPT_ENTRIES:
                 kept[phase] = matrix
         x = matrix @ x
 

@@ -14,7 +14,7 @@ from basegraph.topologies.core.sequence import Sequence, Topology
 
 ROUNDING = 1e-14
 """What rounding leaves of a vector at most."""
-SMALL = 256
+DENSE_NODES = 256
 """Up to this many nodes a dense singular value decomposition is quickest and simplest."""
 
 
@@ -51,7 +51,7 @@ def consensus_rate(topology: Topology | Round) -> float:
         raise InvalidArgument("topology", topology, "must have a period to have a consensus rate")
     matrices: list[Any] = [r.matrix() for r in rounds]
     n = rounds[0].n
-    if n <= SMALL:
+    if n <= DENSE_NODES:
         product = np.eye(n) - 1 / n
         for matrix in matrices:
             product = matrix @ product

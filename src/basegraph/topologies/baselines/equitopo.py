@@ -24,7 +24,8 @@ from basegraph.topologies.core.random import integers
 from basegraph.topologies.core.rational import LARGEST, rational
 from basegraph.topologies.core.round import IntArray
 
-HALF = Fraction(1, 2)
+DEFAULT_ETA = Fraction(1, 2)
+"""The mixing rate of the one-peer topologies where none is given."""
 MOST_DRAWS = 2**20
 
 
@@ -80,7 +81,9 @@ def u_equistatic(n: int, degree: int = 1, seed: int = 0) -> ClosedFormSequence:
     return static(spec, n, circulant(n, shifts))
 
 
-def one_peer_d_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF) -> RandomTopology:
+def one_peer_d_equidyn(
+    n: int, seed: int = 0, eta: Fraction | str | float = DEFAULT_ETA
+) -> RandomTopology:
     """One-peer D-EquiDyn (directed): every step draws u and uses (1-η) I + η A(u).
 
     Never repeats; degree 1.
@@ -106,7 +109,9 @@ def one_peer_d_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF
     return _one_peer("one-peer-d-equidyn", n, seed, eta, segments, symmetric=n in (1, 2))
 
 
-def one_peer_u_equidyn(n: int, seed: int = 0, eta: Fraction | str | float = HALF) -> RandomTopology:
+def one_peer_u_equidyn(
+    n: int, seed: int = 0, eta: Fraction | str | float = DEFAULT_ETA
+) -> RandomTopology:
     """One-peer U-EquiDyn: every step draws a matching of nodes u apart, weight η (n-1)/n.
 
     Draw a shift u and a start s; scan i = s, s+1, ... and match i with i+u where both are free.
@@ -166,7 +171,7 @@ def _one_peer(
         (u,) = integers(1, n, 1, seed=seed, step=step)
         return segments(step, u, weight)
 
-    option = "" if rate == HALF else f",eta={rate}"
+    option = "" if rate == DEFAULT_ETA else f",eta={rate}"
     return RandomTopology(
         f"{name}:seed={seed}{option}", n, at, max_degree=min(1, n - 1), symmetric=symmetric
     )

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from basegraph.topologies.core.round import Round
     from basegraph.topologies.core.sequence import Topology
 
-MOST_NODES = 64
+MOST_DRAWN_NODES = 64
 """Rounds of more nodes are named, not drawn."""
 MOST_ROUNDS = 12
 """So many rounds of a topology are drawn."""
@@ -31,8 +31,8 @@ def topology_html(topology: Topology) -> str:
     lines = [repr(topology), topology.note]
     rounds = topology.period or 1
     steps = range(min(rounds, MOST_ROUNDS))
-    if topology.n > MOST_NODES:
-        lines.append(f"not drawn: more than {MOST_NODES} nodes")
+    if topology.n > MOST_DRAWN_NODES:
+        lines.append(f"not drawn: more than {MOST_DRAWN_NODES} nodes")
         steps = range(0)
     elif rounds > MOST_ROUNDS:
         lines.append(f"the first {MOST_ROUNDS} of {rounds} rounds")
@@ -42,8 +42,8 @@ def topology_html(topology: Topology) -> str:
 
 def round_html(r: Round) -> str:
     """A round as HTML: what it is, and a drawing of it."""
-    if r.n > MOST_NODES:
-        return _page([repr(r), f"not drawn: more than {MOST_NODES} nodes"], [])
+    if r.n > MOST_DRAWN_NODES:
+        return _page([repr(r), f"not drawn: more than {MOST_DRAWN_NODES} nodes"], [])
     return _page([repr(r)], [_panel(r, "")])
 
 
