@@ -101,7 +101,7 @@ def mnist(
     """
     refuse_torchrun("reproduce", "mnist", ALONE)
     from basegraph.experiments import mnist as mnist_experiment
-    from basegraph.experiments.outcomes import origins
+    from basegraph.experiments.reporting import origins
 
     seeds = whole_numbers("--seed", seed, low=0)
     alphas = [number("--alpha", text) for text in alpha.split(",")]
@@ -159,7 +159,7 @@ def pairs(
     """
     refuse_torchrun("reproduce", "pairs", ALONE)
     from basegraph.experiments import pairs as pairs_experiment
-    from basegraph.experiments.outcomes import origins
+    from basegraph.experiments.reporting import origins
 
     seeds = whole_numbers("--seed", seed, low=0)
     rates = [number("--lr", text) for text in lr.split(",")]

@@ -4,7 +4,7 @@
   topologies. Each measures (`measure`, `comparison`) and reproduces (`reproduce`).
 - `scaling.py`: what a step and the exact average cost on a network, by a model.
 - `sweep.py`: a grid of runs, many side by side, on this machine; `on_ray.py` on a Ray cluster.
-- `mnist.py`, `pairs.py`: the training experiments, made of sweeps; `outcomes.py` says where their
+- `mnist.py`, `pairs.py`: the training experiments, made of sweeps; `reporting.py` says where their
   runs came from.
 - `store.py`: the folder of an experiment's results.
 

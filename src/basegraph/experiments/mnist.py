@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from basegraph.errors import BasegraphError
 from basegraph.experiments.grid import expand
-from basegraph.experiments.outcomes import markdown
+from basegraph.experiments.reporting import markdown
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.plots.learning import draw_learning
