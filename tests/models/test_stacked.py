@@ -75,8 +75,8 @@ def test_a_network_of_ones_own():
 
 
 def test_norm_relu_and_pooling_are_one_step_unless_a_part_is_taken_elsewhere():
-    assert len(StackedNetwork(build("lenet", (1, 28, 28), 10, seed=0)).steps) == 14 - 2 * 2
-    assert len(StackedNetwork(TakenTwice()).steps) == 7
+    assert len(StackedNetwork(build("lenet", (1, 28, 28), 10, seed=0)).calls) == 14 - 2 * 2
+    assert len(StackedNetwork(TakenTwice()).calls) == 7
     (losses, gradients), (expected, reference) = both_ways(TakenTwice(), (2, 4, 4), 5)
     assert torch.allclose(losses, expected, rtol=1e-12)
     assert (gradients - reference).norm() < 1e-12 * reference.norm()

@@ -3,9 +3,10 @@
 - `consensus.py`, `lengths.py`, `illustrations.py`, `table.py`: the paper's figures and table about
   topologies. Each measures (`measure`, `comparison`) and reproduces (`reproduce`).
 - `scaling.py`: what a step and the exact average cost on a network, by a model.
-- `sweep.py`: a grid of runs, many side by side, on this machine; `on_ray.py` on a Ray cluster.
-- `mnist.py`, `pairs.py`: the training experiments, made of sweeps; `reporting.py` says where their
-  runs came from.
+- `grid.py`: grids of configurations, from a sweep's file or from Python.
+- `sweep.py`: the runs of a grid, many side by side, on this machine; `on_ray.py` on a Ray cluster.
+- `mnist.py`, `pairs.py`: the training experiments, made of sweeps; `reporting.py` writes their
+  tables and says where their runs came from.
 - `store.py`: the folder of an experiment's results.
 
 Sweeps and training experiments need torch (`pip install 'basegraph[train]'`), figures matplotlib

@@ -69,29 +69,29 @@ def reproduce(
 ) -> list[dict[str, Any]]:
     """Make all runs (or what is left of them) and write the files; returns the table."""
     what = RunConfig(**settings).computes()
-    there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
+    sweep = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
 
     def made(runs: Runs) -> Runs:
-        run_sweep(runs, there, progress=progress(list(there.left(runs))))
+        run_sweep(runs, sweep, progress=progress(list(sweep.left(runs))))
         return runs
 
     tried = made(expand(settings, grids(alphas, list(RATES), seeds[:1]), "mnist"))
-    chosen = best_rates(tried, there)
+    chosen = best_rates(tried, sweep)
     if not chosen:
-        raise BasegraphError(f"every run failed: see {there.failures}")
+        raise BasegraphError(f"every run failed: see {sweep.failures}")
     again = expand(settings, grids(alphas, list(RATES), seeds[1:]), "mnist") if seeds[1:] else {}
-    others = made({n: run for n, run in again.items() if run.lr == chosen.get(place(run))})
-    best = {n: run for n, run in tried.items() if run.lr == chosen.get(place(run))}
+    others = made({n: run for n, run in again.items() if run.lr == chosen.get(setting(run))})
+    best = {n: run for n, run in tried.items() if run.lr == chosen.get(setting(run))}
     kept, every = best | others, tried | others
-    folder.table("runs.csv", [_row(n, run, there, n in kept) for n, run in every.items()])
-    table = summary(kept, there)
+    folder.table("runs.csv", [_row(n, run, sweep, n in kept) for n, run in every.items()])
+    table = summary(kept, sweep)
     folder.table("accuracy.csv", table)
     folder.text("accuracy.md", markdown(table))
-    folder.table("curves.csv", [row for n, run in kept.items() for row in _curve(n, run, there)])
-    folder.text("milestones.md", markdown(milestones(kept, there)))
+    folder.table("curves.csv", [row for n, run in kept.items() for row in _curve(n, run, sweep)])
+    folder.text("milestones.md", markdown(milestones(kept, sweep)))
     for alpha in alphas:
-        runs = {n: run for n, run in kept.items() if run.alpha == alpha and there.rows(n)}
-        curves = [{"config": _shown(run), "rows": there.rows(n)} for n, run in runs.items()]
+        runs = {n: run for n, run in kept.items() if run.alpha == alpha and sweep.rows(n)}
+        curves = [{"config": _shown(run), "rows": sweep.rows(n)} for n, run in runs.items()]
         draw_learning(curves, [folder / f"curves-{alpha:g}.png"])
     return table
 
@@ -100,36 +100,36 @@ Runs = dict[str, RunConfig]
 """Configurations by the names of their folders."""
 
 
-def place(run: RunConfig) -> tuple[str, float]:
+def setting(run: RunConfig) -> tuple[str, float]:
     """What a step size is chosen for: the topology (or all-reduce) and α."""
     central = run.algorithm == "allreduce-sgd"
     return "all-reduce" if central else run.topology, run.alpha
 
 
-def best_rates(tried: Runs, there: SweepFolder) -> dict[tuple[str, float], float]:
+def best_rates(tried: Runs, sweep: SweepFolder) -> dict[tuple[str, float], float]:
     """The step size with the best last validation accuracy; of equals, the largest."""
-    found: dict[tuple[str, float], tuple[float, float]] = {}
-    failed = there.failed()
+    best: dict[tuple[str, float], tuple[float, float]] = {}
+    failed = sweep.failed()
     for name, run in tried.items():
-        rows = there.rows(name)
+        rows = sweep.rows(name)
         if name not in failed and rows:
-            mine = (rows[-1]["validation_accuracy"], run.lr)
-            found[place(run)] = max(found.get(place(run), (-1.0, 0.0)), mine)
-    return {where: rate for where, (_, rate) in found.items()}
+            result = (rows[-1]["validation_accuracy"], run.lr)
+            best[setting(run)] = max(best.get(setting(run), (-1.0, 0.0)), result)
+    return {key: rate for key, (_, rate) in best.items()}
 
 
-def summary(kept: Runs, there: SweepFolder) -> list[dict[str, Any]]:
+def summary(kept: Runs, sweep: SweepFolder) -> list[dict[str, Any]]:
     """Mean and standard deviation over seeds, by topology and α."""
-    failed = there.failed()
-    found: dict[tuple[str, float], list[str]] = defaultdict(list)
+    failed = sweep.failed()
+    names: dict[tuple[str, float], list[str]] = defaultdict(list)
     for run_name, run in kept.items():
-        found[place(run)].append(run_name)
+        names[setting(run)].append(run_name)
     table = []
-    for (name, alpha), runs in sorted(found.items(), key=lambda item: -item[0][1]):
-        good = [run for run in runs if run not in failed and there.rows(run)]
+    for (name, alpha), runs in sorted(names.items(), key=lambda item: -item[0][1]):
+        good = [run for run in runs if run not in failed and sweep.rows(run)]
         if not good:
             continue
-        last = [there.rows(run)[-1] for run in good]
+        last = [sweep.rows(run)[-1] for run in good]
         test = [100 * row["test_accuracy"] for row in last]
         averaged = [100 * row["test_accuracy_averaged"] for row in last]
         table.append(
@@ -151,14 +151,14 @@ def summary(kept: Runs, there: SweepFolder) -> list[dict[str, Any]]:
     return table
 
 
-def milestones(kept: Runs, there: SweepFolder) -> list[dict[str, Any]]:
+def milestones(kept: Runs, sweep: SweepFolder) -> list[dict[str, Any]]:
     """How far the runs are early, halfway and at the end, and what a good model has cost."""
-    found: dict[tuple[str, float], list[list[Metrics]]] = defaultdict(list)
+    curves: dict[tuple[str, float], list[list[Metrics]]] = defaultdict(list)
     for run_name, run in kept.items():
-        if run_name not in there.failed() and there.rows(run_name):
-            found[place(run)].append(there.rows(run_name))
+        if run_name not in sweep.failed() and sweep.rows(run_name):
+            curves[setting(run)].append(sweep.rows(run_name))
     table = []
-    for (name, alpha), runs in sorted(found.items(), key=lambda item: -item[0][1]):
+    for (name, alpha), runs in sorted(curves.items(), key=lambda item: -item[0][1]):
         row: dict[str, Any] = {"alpha": alpha, "topology": name}
         count = len(runs[0])
         for at in sorted({0, count // 4 - 1, count - 1} & set(range(count))):
@@ -179,9 +179,9 @@ def _megabytes(rows: list[Metrics], column: AccuracyColumn) -> str:
     return f"{good[0] / 1e6:.0f}" if good else "never"
 
 
-def _row(run_name: str, run: RunConfig, there: SweepFolder, kept: bool) -> dict[str, Any]:
-    name, alpha = place(run)
-    rows = there.rows(run_name)
+def _row(run_name: str, run: RunConfig, sweep: SweepFolder, kept: bool) -> dict[str, Any]:
+    name, alpha = setting(run)
+    rows = sweep.rows(run_name)
     last: Mapping[str, Any] = rows[-1] if rows else {}
     columns = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged",
                "test_accuracy_worst", "validation_accuracy", "consensus_distance",
@@ -192,14 +192,14 @@ def _row(run_name: str, run: RunConfig, there: SweepFolder, kept: bool) -> dict[
         "lr": run.lr,
         "seed": run.seed,
         "in the table": kept,
-        "failure": there.failed().get(run_name, ""),
+        "failure": sweep.failed().get(run_name, ""),
         **{column: last.get(column, "") for column in columns},
     }
 
 
-def _curve(run_name: str, run: RunConfig, there: SweepFolder) -> list[dict[str, Any]]:
+def _curve(run_name: str, run: RunConfig, sweep: SweepFolder) -> list[dict[str, Any]]:
     """Every evaluation of a run."""
-    name, alpha = place(run)
+    name, alpha = setting(run)
     return [
         {
             "topology": name,
@@ -210,7 +210,7 @@ def _curve(run_name: str, run: RunConfig, there: SweepFolder) -> list[dict[str, 
             "consensus_distance": float(f"{row['consensus_distance']:.3g}"),
             "bytes_per_node": row["bytes_per_node"],
         }
-        for row in there.rows(run_name)
+        for row in sweep.rows(run_name)
     ]
 
 

@@ -47,11 +47,11 @@ def outputs(rates: list[float]) -> list[str]:
 def distinct(names: Iterable[str], n: int) -> dict[str, list[str]]:
     """The topologies to be trained, each with all its names for this n."""
     rounds = {name: list(_sequence(name, n)) for name in names}
-    found: dict[str, list[str]] = {}
-    for name, mine in rounds.items():
-        first = next((other for other in found if rounds[other] == mine), name)
-        found.setdefault(first, []).append(name)
-    return found
+    aliases: dict[str, list[str]] = {}
+    for name, period in rounds.items():
+        first = next((other for other in aliases if rounds[other] == period), name)
+        aliases.setdefault(first, []).append(name)
+    return aliases
 
 
 def reproduce(
@@ -67,32 +67,32 @@ def reproduce(
     """Make all runs (or what is left of them) and write the files; returns the table."""
     names = distinct(topologies, settings["nodes"])
     what = RunConfig(**settings).computes()
-    there = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
+    sweep = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
     grid = {"topology": list(names), "lr": rates, "seed": seeds}
     runs = expand(settings, [grid], "pairs")
-    run_sweep(runs, there, progress=progress(list(there.left(runs))))
-    folder.table("runs.csv", [_row(name, run, there) for name, run in runs.items()])
-    table = [row for rate in rates for row in summary(runs, rate, there, names)]
+    run_sweep(runs, sweep, progress=progress(list(sweep.left(runs))))
+    folder.table("runs.csv", [_row(name, run, sweep) for name, run in runs.items()])
+    table = [row for rate in rates for row in summary(runs, rate, sweep, names)]
     if not table:
-        raise BasegraphError(f"every run failed: see {there.failures}")
+        raise BasegraphError(f"every run failed: see {sweep.failures}")
     folder.table("pairs.csv", table)
     folder.text("pairs.md", markdown(table))
     for rate in rates:
-        drawn = {n: run for n, run in runs.items() if run.lr == rate and there.rows(n)}
-        curves = [{"config": vars(run), "rows": there.rows(n)} for n, run in drawn.items()]
+        drawn = {n: run for n, run in runs.items() if run.lr == rate and sweep.rows(n)}
+        curves = [{"config": vars(run), "rows": sweep.rows(n)} for n, run in drawn.items()]
         draw_learning(curves, [folder / f"curves-{rate:g}.png"])
     return table
 
 
 def summary(
-    runs: dict[str, RunConfig], rate: float, there: SweepFolder, names: dict[str, list[str]]
+    runs: dict[str, RunConfig], rate: float, sweep: SweepFolder, names: dict[str, list[str]]
 ) -> list[dict[str, Any]]:
     """Where the topologies ended for one learning rate, the best first."""
     ended: dict[str, dict[int, Metrics]] = {name: {} for name in names}
-    failed = there.failed()
+    failed = sweep.failed()
     for run_name, run in runs.items():
         if run.lr == rate and run_name not in failed:
-            ended[run.topology][run.seed] = there.rows(run_name)[-1]
+            ended[run.topology][run.seed] = sweep.rows(run_name)[-1]
     nodes = next(iter(runs.values())).nodes
     table = []
     for name, rows in ended.items():
@@ -131,7 +131,7 @@ def properties(name: str, n: int) -> dict[str, Any]:
 def _sequence(name: str, n: int) -> Sequence:
     t = topology(name, n)
     if not isinstance(t, Sequence) or t.max_degree > 1:
-        raise InvalidArgument("--topologies", name, "must have a period and one neighbor a round")
+        raise InvalidArgument("topologies", name, "must have a period and one neighbor a round")
     return t
 
 
@@ -139,15 +139,15 @@ def _spread(values: list[float]) -> float:
     return stdev(values) if len(values) > 1 else 0.0
 
 
-def _row(name: str, run: RunConfig, there: SweepFolder) -> dict[str, Any]:
+def _row(name: str, run: RunConfig, sweep: SweepFolder) -> dict[str, Any]:
     columns = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged",
                "test_accuracy_worst", "consensus_distance", "bytes_per_node")  # fmt: skip
-    rows = there.rows(name)
+    rows = sweep.rows(name)
     last: Mapping[str, Any] = rows[-1] if rows else {}
     return {
         "topology": run.topology,
         "lr": run.lr,
         "seed": run.seed,
-        "failure": there.failed().get(name, ""),
+        "failure": sweep.failed().get(name, ""),
         **{column: last.get(column, "") for column in columns},
     }

@@ -14,10 +14,10 @@ def origins(folder: ResultFolder) -> list[dict[str, Any]]:
     """Which code and which machines the runs came from, and how many from each."""
     counts: Counter[str] = Counter()
     for path in sorted((folder / "runs").glob("*/provenance.json")):
-        whole = read_json(path)
+        origin = read_json(path)
         keys = ("basegraph", "commit", "machine", "python", "torch")
-        kept = {key: whole[key] for key in keys if key in whole}
-        counts[json.dumps({**kept, "device": whole["measured"]["device"]})] += 1
+        kept = {key: origin[key] for key in keys if key in origin}
+        counts[json.dumps({**kept, "device": origin["measured"]["device"]})] += 1
     return [{"runs": count, **json.loads(text)} for text, count in counts.items()]
 
 

@@ -110,16 +110,16 @@ def _all_reduce(name: str, n: int, size: int, network: Network) -> Cost:
 
 def rows(names: list[str], n: int, size: int, network: Network) -> list[dict[str, Any]]:
     """The costs of all names that are defined for n."""
-    found: list[dict[str, Any]] = []
+    table: list[dict[str, Any]] = []
     for name in names:
         try:
-            whole = cost(name, n, size, network)
+            total = cost(name, n, size, network)
         except InvalidArgument as refusal:
             if refusal.argument not in ("n", "k"):
                 raise
             continue
-        found.append({"topology": name, "n": n, **vars(whole)})
-    return found
+        table.append({"topology": name, "n": n, **vars(total)})
+    return table
 
 
 def thinned(sizes: list[int], most: int) -> list[int]:

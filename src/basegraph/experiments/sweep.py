@@ -93,8 +93,8 @@ class SweepFolder:
         """Whether the last evaluation was made, and kept; a checkpoint may have been removed."""
         self._require_same(name, config)
         rows = self.rows(name)
-        whole = bool(rows) and rows[-1]["epoch"] == config.epochs
-        return whole and self.step(name) in (0, rows[-1]["step"])
+        complete = bool(rows) and rows[-1]["epoch"] == config.epochs
+        return complete and self.step(name) in (0, rows[-1]["step"])
 
     def _require_same(self, name: str, config: RunConfig) -> None:
         """Refuse to go on with a run whose folder has other settings: results would be mixed."""

@@ -25,9 +25,9 @@ def gradients_of(losses: Callable[[Tensor], Tensor], x_nd: Tensor) -> tuple[Tens
     """(losses, gradients): every node's loss depends on its own row only."""
     at = x_nd.detach().requires_grad_()
     with torch.enable_grad():
-        found = losses(at)
-    (gradients,) = torch.autograd.grad(found, at, torch.ones_like(found))
-    return found.detach(), gradients
+        values = losses(at)
+    (gradients,) = torch.autograd.grad(values, at, torch.ones_like(values))
+    return values.detach(), gradients
 
 
 @contextmanager
@@ -100,9 +100,9 @@ class Gradients:
         losses = torch.empty(len(x_nd), dtype=x_nd.dtype, device=x_nd.device)
         for i, module in enumerate(self._modules_on(x_nd)):
             value = self._loss(module(samples[i]), labels[i])
-            found = torch.autograd.grad(value, list(module.parameters()))
-            for mine, view in zip(found, self.model.views(gradients[i]).values(), strict=True):
-                view.copy_(mine)
+            parts = torch.autograd.grad(value, list(module.parameters()))
+            for part, view in zip(parts, self.model.views(gradients[i]).values(), strict=True):
+                view.copy_(part)
             losses[i] = value.detach()
         return losses, gradients
 

@@ -253,8 +253,8 @@ if AVAILABLE:
         n, _, c, kh, kw = weight.shape
         taps = c * kh * kw
         filters = functional.pad(weight.flatten(2), (0, -taps % 8))
-        found = torch.bmm(filters.transpose(1, 2), g.flatten(2))[:, :taps]
-        return _add_up(found.view(n, c, kh * kw, *g.shape[2:]), x.shape, kh, kw, 1)
+        taps_gradient = torch.bmm(filters.transpose(1, 2), g.flatten(2))[:, :taps]
+        return _add_up(taps_gradient.view(n, c, kh * kw, *g.shape[2:]), x.shape, kh, kw, 1)
 
     def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, weight, _, ctx.precision = inputs

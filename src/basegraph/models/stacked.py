@@ -38,24 +38,24 @@ class StackedNetwork:
 
     def __init__(self, module: nn.Module, precision: str = "float32") -> None:
         self.precision = precision
-        self.steps = _steps(module)
+        self.calls = _layer_calls(module)
 
     def takes(self, samples: Tensor) -> bool:
         """Whether the layers have stacked forms for such samples: images, or vectors of numbers."""
-        vectors = samples.dim() == 3 and all(step.form in _OF_VECTORS for step in self.steps)
+        vectors = samples.dim() == 3 and all(call.form in _OF_VECTORS for call in self.calls)
         return samples.is_floating_point() and (samples.dim() == 5 or vectors)
 
     def __call__(self, views: Parameters, samples: Tensor) -> Tensor:
         """Outputs (n, b, o) for samples (n, b, c, h, w) or (n, b, f); views are (n, *shape)."""
         x_ncbhw = samples.transpose(1, 2)
-        found = [x_ncbhw.bfloat16() if self.precision == "bf16" else x_ncbhw]
-        for form, layer, names, arguments in self.steps:
-            own = {name: views[whole] for name, whole in names.items()}
-            taken: list[Any] = [found[a] for a in arguments]
+        results = [x_ncbhw.bfloat16() if self.precision == "bf16" else x_ncbhw]
+        for form, layer, names, arguments in self.calls:
+            parameters = {name: views[in_module] for name, in_module in names.items()}
+            taken: list[Any] = [results[a] for a in arguments]
             if form is _convolution:
                 taken.append(self.precision)
-            found.append(form(layer, own, *taken))
-        return found[-1].transpose(1, 2).to(samples.dtype)
+            results.append(form(layer, parameters, *taken))
+        return results[-1].transpose(1, 2).to(samples.dtype)
 
 
 class LayerCall(NamedTuple):
@@ -69,7 +69,7 @@ class LayerCall(NamedTuple):
     """Which earlier results it takes; 0 is the input."""
 
 
-def _steps(module: nn.Module) -> list[LayerCall]:
+def _layer_calls(module: nn.Module) -> list[LayerCall]:
     """The module's layers in the order in which its code calls them."""
     try:
         graph = fx.Tracer().trace(module)
@@ -77,18 +77,18 @@ def _steps(module: nn.Module) -> list[LayerCall]:
         raise UnknownLayer(f"{type(module).__name__} cannot be traced: {error}") from error
     layers = dict(module.named_modules())
     first = first_names(module)
-    place: dict[fx.Node, int] = {}
-    steps: list[LayerCall] = []
+    position: dict[fx.Node, int] = {}
+    calls: list[LayerCall] = []
     for node in graph.nodes:
-        taken = tuple(place[a] for a in node.args if isinstance(a, fx.Node))
+        taken = tuple(position[a] for a in node.args if isinstance(a, fx.Node))
         rest = tuple(a for a in node.args if not isinstance(a, fx.Node))
         if node.op == "placeholder":
-            if place:
+            if position:
                 raise UnknownLayer("a network of several inputs")
-            place[node] = 0
+            position[node] = 0
             continue
         if node.op == "output":
-            if taken != (len(steps),):
+            if taken != (len(calls),):
                 raise UnknownLayer("a network that returns something else than its last result")
             break
         if node.op == "call_module":
@@ -97,26 +97,26 @@ def _steps(module: nn.Module) -> list[LayerCall]:
             if form is None or node.kwargs or rest or not _plain(layer):
                 raise UnknownLayer(f"no stacked form of {layer}")
             names = {name: first[p] for name, p in layer.named_parameters()}
-            steps.append(LayerCall(form, layer, names, taken))
-            if _in_a_row(steps, node):
-                norm, _, pool = steps[-3:]
-                pair = nn.Sequential(*(step.layer for step in (norm, pool) if step.layer))
-                steps[-3:] = [LayerCall(_norm_relu_pool, pair, norm.names, norm.arguments)]
+            calls.append(LayerCall(form, layer, names, taken))
+            if _in_a_row(calls, node):
+                norm, _, pool = calls[-3:]
+                pair = nn.Sequential(*(call.layer for call in (norm, pool) if call.layer))
+                calls[-3:] = [LayerCall(_norm_relu_pool, pair, norm.names, norm.arguments)]
         else:
             known = _FUNCTIONS.get(node.target)
             options = {k: v for k, v in node.kwargs.items() if (k, v) != ("inplace", False)}
             if known is None or options or rest != known[1]:
                 raise UnknownLayer(f"no stacked form of {node.target}")
-            steps.append(LayerCall(known[0], None, {}, taken))
-        place[node] = len(steps)
-    return steps
+            calls.append(LayerCall(known[0], None, {}, taken))
+        position[node] = len(calls)
+    return calls
 
 
-def _in_a_row(steps: list[LayerCall], last: fx.Node) -> bool:
-    """Whether the last steps are normalization, ReLU, pooling, with no other use of their parts."""
-    if [step.form for step in steps[-3:]] != [_group_norm, _relu, _max_pool]:
+def _in_a_row(calls: list[LayerCall], last: fx.Node) -> bool:
+    """Whether the last calls are normalization, ReLU, pooling, with no other use of their parts."""
+    if [call.form for call in calls[-3:]] != [_group_norm, _relu, _max_pool]:
         return False
-    chain = [step.arguments for step in steps[-2:]] == [(len(steps) - 2,), (len(steps) - 1,)]
+    chain = [call.arguments for call in calls[-2:]] == [(len(calls) - 2,), (len(calls) - 1,)]
     relu = last.all_input_nodes[0]
     return chain and len(relu.users) == len(relu.all_input_nodes[0].users) == 1
 
@@ -124,16 +124,18 @@ def _in_a_row(steps: list[LayerCall], last: fx.Node) -> bool:
 # -- layers --------------------------------------------------------------------------------------
 
 
-def _convolution(layer: nn.Conv2d, own: Parameters, x_ncbhw: Tensor, precision: str) -> Tensor:
+def _convolution(
+    layer: nn.Conv2d, parameters: Parameters, x_ncbhw: Tensor, precision: str
+) -> Tensor:
     (kh, kw), (sh, sw), (ph, pw) = _pairs(layer)
     x = functional.pad(x_ncbhw, (pw, pw, ph, ph)) if ph or pw else x_ncbhw
-    weight = own["weight"].to(x.dtype)
+    weight = parameters["weight"].to(x.dtype)
     on_gpu = kernels.AVAILABLE and x.is_cuda
     if on_gpu and (sh, sw) == (1, 1) and layer.weight.numel() <= kernels.SMALL_FILTER:
-        return kernels.small_convolution(x, weight, precision, own.get("bias"))
+        return kernels.small_convolution(x, weight, precision, parameters.get("bias"))
     columns = kernels.columns(x, kh, kw, sh) if on_gpu and sh == sw else _taps(x, kh, kw, sh, sw)
     y = torch.bmm(weight.flatten(2), columns.flatten(3).flatten(1, 2))
-    return _with_bias(y.view(*y.shape[:2], *columns.shape[3:]), own)
+    return _with_bias(y.view(*y.shape[:2], *columns.shape[3:]), parameters)
 
 
 def _taps(x: Tensor, kh: int, kw: int, sh: int, sw: int) -> Tensor:
@@ -156,20 +158,20 @@ def _pairs(layer: nn.Conv2d) -> list[tuple[int, int]]:
     return [(int(size[0]), int(size[1])) for size in sizes]
 
 
-def _with_bias(y: Tensor, own: Parameters) -> Tensor:
+def _with_bias(y: Tensor, parameters: Parameters) -> Tensor:
     """y (n, o, ...) plus the bias (n, o) where there is one."""
-    if "bias" not in own:
+    if "bias" not in parameters:
         return y
-    n, outputs = own["bias"].shape
-    return y + own["bias"].to(y.dtype).view(n, outputs, *[1] * (y.dim() - 2))
+    n, outputs = parameters["bias"].shape
+    return y + parameters["bias"].to(y.dtype).view(n, outputs, *[1] * (y.dim() - 2))
 
 
-def _linear(layer: nn.Linear, own: Parameters, x_nfb: Tensor) -> Tensor:
-    return _with_bias(torch.bmm(own["weight"].to(x_nfb.dtype), x_nfb), own)
+def _linear(layer: nn.Linear, parameters: Parameters, x_nfb: Tensor) -> Tensor:
+    return _with_bias(torch.bmm(parameters["weight"].to(x_nfb.dtype), x_nfb), parameters)
 
 
-def _group_norm(layer: nn.GroupNorm, own: Parameters, x_ncbhw: Tensor) -> Tensor:
-    """Statistics in at least float32: the variance of bf16 numbers computed in bf16 is no number.
+def _group_norm(layer: nn.GroupNorm, parameters: Parameters, x_ncbhw: Tensor) -> Tensor:
+    """Statistics in at least float32: the variance of bf16 numbers computed in bf16 is NaN.
 
     Mean and variance are over the group's channels and all pixels.
     """
@@ -179,11 +181,11 @@ def _group_norm(layer: nn.GroupNorm, own: Parameters, x_ncbhw: Tensor) -> Tensor
     variance, mean = torch.var_mean(x, dim=(2, 4, 5), correction=0, keepdim=True)
     y = ((x - mean) * torch.rsqrt(variance + layer.eps)).view(n, c, b, h, w)
     if layer.affine:
-        y = y * own["weight"].view(n, c, 1, 1, 1) + own["bias"].view(n, c, 1, 1, 1)
+        y = y * parameters["weight"].view(n, c, 1, 1, 1) + parameters["bias"].view(n, c, 1, 1, 1)
     return y.to(x_ncbhw.dtype)
 
 
-def _max_pool(layer: nn.MaxPool2d, own: Parameters, x_ncbhw: Tensor) -> Tensor:
+def _max_pool(layer: nn.MaxPool2d, parameters: Parameters, x_ncbhw: Tensor) -> Tensor:
     h, w = x_ncbhw.shape[3:]
     if _halves(layer) and h % 2 == w % 2 == 0:
         return _largest_of_four(x_ncbhw)
@@ -196,20 +198,20 @@ def _halves(layer: nn.MaxPool2d) -> bool:
     return (layer.kernel_size, layer.stride, layer.padding, layer.dilation) == (2, 2, 0, 1)
 
 
-def _norm_relu_pool(layers: nn.Sequential, own: Parameters, x_ncbhw: Tensor) -> Tensor:
+def _norm_relu_pool(layers: nn.Sequential, parameters: Parameters, x_ncbhw: Tensor) -> Tensor:
     """Group normalization, ReLU and max pooling, in one pass where there is a kernel for it."""
     norm, pool = cast("tuple[nn.GroupNorm, nn.MaxPool2d]", tuple(layers))
     known = x_ncbhw.is_cuda and norm.affine and _halves(pool)
     if known and norm_kernels.fits(x_ncbhw, norm.num_groups):
-        weight, bias = own["weight"], own["bias"]
+        weight, bias = parameters["weight"], parameters["bias"]
         return norm_kernels.norm_relu_pool(x_ncbhw, weight, bias, norm.num_groups, norm.eps)
-    return _max_pool(pool, {}, torch.relu(_group_norm(norm, own, x_ncbhw)))
+    return _max_pool(pool, {}, torch.relu(_group_norm(norm, parameters, x_ncbhw)))
 
 
 def _largest_of_four(x_ncbhw: Tensor) -> Tensor:
     """Max pooling by comparisons, which fuse with what is around them, and so does its gradient.
 
-    Of equal pixels the first one is the largest, and what is no number stays so, as in torch.
+    Of equal pixels the first one is the largest, and NaN stays NaN, as in torch.
     """
     pixels = [x_ncbhw.detach()[..., i::2, j::2] for i in (0, 1) for j in (0, 1)]
     largest, winner = pixels[0], torch.zeros_like(pixels[0], dtype=torch.uint8)
@@ -217,30 +219,30 @@ def _largest_of_four(x_ncbhw: Tensor) -> Tensor:
         wins = (pixel > largest) | pixel.isnan()
         largest = torch.where(wins, pixel, largest)
         winner = torch.where(wins, number, winner)
-    place = torch.arange(4, dtype=torch.uint8, device=x_ncbhw.device).view(2, 1, 2)
-    chosen = winner[..., :, None, :, None] == place
+    corner = torch.arange(4, dtype=torch.uint8, device=x_ncbhw.device).view(2, 1, 2)
+    chosen = winner[..., :, None, :, None] == corner
     n, c, b, h, w = x_ncbhw.shape
     x = x_ncbhw.reshape(n, c, b, h // 2, 2, w // 2, 2)
     return torch.where(chosen, x, 0).sum(dim=(4, 6))
 
 
-def _average_pool(layer: nn.AdaptiveAvgPool2d, own: Parameters, x_ncbhw: Tensor) -> Tensor:
+def _average_pool(layer: nn.AdaptiveAvgPool2d, parameters: Parameters, x_ncbhw: Tensor) -> Tensor:
     return x_ncbhw.mean(dim=(3, 4), keepdim=True)
 
 
-def _add(layer: None, own: Parameters, x: Tensor, y: Tensor) -> Tensor:
+def _add(layer: None, parameters: Parameters, x: Tensor, y: Tensor) -> Tensor:
     return x + y
 
 
-def _relu(layer: nn.ReLU | None, own: Parameters, x: Tensor) -> Tensor:
+def _relu(layer: nn.ReLU | None, parameters: Parameters, x: Tensor) -> Tensor:
     return torch.relu(x)
 
 
-def _same(layer: nn.Identity, own: Parameters, x: Tensor) -> Tensor:
+def _same(layer: nn.Identity, parameters: Parameters, x: Tensor) -> Tensor:
     return x
 
 
-def _flatten(layer: nn.Flatten | None, own: Parameters, x: Tensor) -> Tensor:
+def _flatten(layer: nn.Flatten | None, parameters: Parameters, x: Tensor) -> Tensor:
     """(n, c, b, h, w) -> (n, c·h·w, b)"""
     return x.permute(0, 1, 3, 4, 2).flatten(1, 3) if x.dim() > 3 else x
 
