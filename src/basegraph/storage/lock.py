@@ -53,11 +53,11 @@ def locked(argument: str, folder: Path) -> Iterator[None]:
 
     Example:
         >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, locked("--out", Path(folder)):
-        ...     with locked("--out", Path(folder)):
+        >>> with tempfile.TemporaryDirectory() as folder, locked("out", Path(folder)):
+        ...     with locked("out", Path(folder)):
         ...         pass
         Traceback (most recent call last):
-        basegraph.errors.InvalidArgument: --out='...': is in use by process ... on ...
+        basegraph.errors.InvalidArgument: out='...': is in use by process ... on ...
 
     """
     if sys.platform == "win32":

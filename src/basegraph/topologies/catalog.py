@@ -126,7 +126,7 @@ def parse_specs(argument: str, text: str) -> list[str]:
         InvalidArgument: If there is no spec, or one is malformed or not known.
 
     Example:
-        >>> parse_specs("--topologies", "base:k=1,ring,u-equistatic:degree=2,seed=3")
+        >>> parse_specs("topologies", "base:k=1,ring,u-equistatic:degree=2,seed=3")
         ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
 
     """
