@@ -14,6 +14,7 @@ from torch import Tensor
 
 from basegraph.engines.stacked.mixer import few_neighbors, gathers_on_gpu, one_neighbor
 from basegraph.engines.stacked.peers import peers_of
+from basegraph.topologies.core.phases import PerPhase
 from basegraph.topologies.core.round import FloatArray, IntArray, Round
 from basegraph.topologies.core.sequence import Topology
 
@@ -34,15 +35,20 @@ class RoundTables:
         self.n = topologies[0].n
         self.width = max(1, *(t.max_degree for t in topologies))
         self.gathers = self.width <= MAX_GATHERED or gathers_on_gpu(self.n, self.width)
-        self._known: dict[tuple[int, int | None], tuple[IntArray, FloatArray]] = {}
+        self._entries = [self._entries_of(t) for t in topologies]
+        self._local = self._entry(None)
 
     def of(self, numbers: list[list[int | None]]) -> dict[str, Tensor]:
         """Tables for the rounds numbers[step][run], in main memory; None: nobody communicates."""
-        entries = [[self._entry(*place) for place in enumerate(step)] for step in numbers]
+        entries = [
+            [
+                self._local if number is None else entry(number)
+                for entry, number in zip(self._entries, step, strict=True)
+            ]
+            for step in numbers
+        ]
         peers = np.array([[p for p, _ in step] for step in entries])
         weights = np.array([[w for _, w in step] for step in entries])
-        if any(t.period is None for t in self.topologies):
-            self._known.clear()  # those rounds do not come again
         if not self.gathers:
             return {"matrices": torch.as_tensor(weights, dtype=torch.float32)}
         peers += self.n * np.arange(len(self.topologies))[:, None, None]
@@ -67,12 +73,11 @@ class RoundTables:
         first_r1d = x_rnd[:, :1]
         return (first_r1d + torch.bmm(w_rnn, x_rnd - first_r1d)).flatten(0, 1)
 
-    def _entry(self, run: int, number: int | None) -> tuple[IntArray, FloatArray]:
-        key = run, number
-        if key not in self._known:
-            r = None if number is None else self.topologies[run].round(number)
-            self._known[key] = self._heard(r) if self.gathers else self._matrix(r)
-        return self._known[key]
+    def _entries_of(self, t: Topology) -> PerPhase[tuple[IntArray, FloatArray]]:
+        return PerPhase(t, lambda index: self._entry(t.round(index)))
+
+    def _entry(self, r: Round | None) -> tuple[IntArray, FloatArray]:
+        return self._heard(r) if self.gathers else self._matrix(r)
 
     def _heard(self, r: Round | None) -> tuple[IntArray, FloatArray]:
         peers = np.repeat(np.arange(self.n)[:, None], self.width, axis=1)
@@ -84,5 +89,5 @@ class RoundTables:
         return peers, weights
 
     def _matrix(self, r: Round | None) -> tuple[IntArray, FloatArray]:
-        whole = np.eye(self.n) if r is None else r.matrix().toarray()
-        return np.empty((0, 0), dtype=np.int64), whole
+        matrix = np.eye(self.n) if r is None else r.matrix().toarray()
+        return np.empty((0, 0), dtype=np.int64), matrix

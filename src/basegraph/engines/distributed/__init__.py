@@ -7,8 +7,8 @@ A step of a node goes one way, from its gradient to the network:
 2. `Node` (`node.py`) is the process as a node: its parameters in one vector (`parameters.py`), the
    model's buffers (`buffers.py`), its options (`options.py`), how it starts (`initial.py`), and
    what it saves at a fault.
-3. `Schedule` (`neighbors.py`) says with whom a node exchanges at a step: the one place that knows
-   local steps, rounds and phases.
+3. `Schedule` (`neighbors.py`) says with whom a node exchanges at a step, if at all: the mixer
+   below it knows neither local steps nor the topology.
 4. `DistributedMixer` (`mixer.py`) sends and receives. Every message is announced by a stamp
    (`stamp.py`), and waiting is measured (`traffic.py`).
 

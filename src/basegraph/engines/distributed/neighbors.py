@@ -1,10 +1,11 @@
-"""With whom a node exchanges at a step: the one place that knows local steps, rounds and phases."""
+"""With whom a node exchanges at a step of the distributed engine."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from basegraph.algorithms.local_steps import communicates, round_index
+from basegraph.topologies.core.phases import PerPhase
 from basegraph.topologies.core.sequence import Topology
 
 
@@ -39,7 +40,7 @@ class Schedule:
         self.topology = topology
         self.node = node
         self.local_steps = local_steps
-        self._known: dict[int, Neighbors] = {}
+        self._neighbors = PerPhase(topology, lambda index: neighbors_of(node, topology, index))
 
     def communicates(self, step: int) -> bool:
         """Whether nodes exchange at a step; it is a local one otherwise."""
@@ -50,13 +51,8 @@ class Schedule:
         if not self.communicates(step):
             return None
         number, period = round_index(step, self.local_steps), self.topology.period
-        phase = number if period is None else number % period
-        if phase not in self._known:
-            if period is None:
-                self._known.clear()  # a random round does not come again
-            self._known[phase] = neighbors_of(self.node, self.topology, phase)
-        place = "" if period is None else f" (round {phase} of {period})"
-        return self._known[phase]._replace(number=number, place=place)
+        place = "" if period is None else f" (round {number % period} of {period})"
+        return self._neighbors(number)._replace(number=number, place=place)
 
 
 def neighbors_of(node: int, topology: Topology, number: int) -> Neighbors:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from basegraph.engines.stacked.peers import peers_of
+from basegraph.topologies.core.phases import PerPhase
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Topology
 
@@ -43,20 +44,13 @@ class StackedMixer:
     """
 
     def __init__(self, topology: Topology, device: torch.device, dtype: torch.dtype) -> None:
-        self.topology = topology
         self.device = device
         self.dtype = dtype
-        self._ready: dict[int, Callable[[Tensor], Tensor]] = {}
+        self._mixes = PerPhase(topology, lambda index: self._prepare(topology.round(index)))
 
     def round(self, index: int) -> Callable[[Tensor], Tensor]:
         """The mix of round `index`: x_nd -> W x_nd."""
-        period = self.topology.period
-        if period is None:
-            return self._prepare(self.topology.round(index))
-        phase = index % period
-        if phase not in self._ready:
-            self._ready[phase] = self._prepare(self.topology.round(phase))
-        return self._ready[phase]
+        return self._mixes(index)
 
     def _prepare(self, r: Round) -> Callable[[Tensor], Tensor]:
         if r.degree == 0:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.closed_form import refuse_beyond_memory
 from basegraph.topologies.core.integers import at_least
+from basegraph.topologies.core.phases import PerPhase
 from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray
 from basegraph.topologies.core.sequence import Topology
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
 
 FLOOR = 1e-28
 """Below this, an error that began near 1 in float64 is rounding: consensus is exact."""
-
-
 KEPT_ENTRIES = 2**25
 """Matrices of a whole period are kept for the next one up to this many entries (half a GiB)."""
 
@@ -81,17 +80,15 @@ def gossip(topology: Topology, x0: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 def _states(topology: Topology, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
-    kept: dict[int, csr_array[Any, Any]] = {}
+    def matrix(index: int) -> csr_array[Any, Any]:
+        return topology.round(index).matrix(x.dtype)
+
+    period = topology.period or 1
+    matrices = PerPhase(topology, matrix, keep=lambda w: w.nnz * period <= KEPT_ENTRIES)
     for step in count():
         x.flags.writeable = False
         yield x
-        phase = step if topology.period is None else step % topology.period
-        matrix = kept.get(phase)
-        if matrix is None:
-            matrix = topology.round(step).matrix(x.dtype)
-            if topology.period is not None and matrix.nnz * topology.period <= KEPT_ENTRIES:
-                kept[phase] = matrix
-        x = matrix @ x
+        x = matrices(step) @ x
 
 
 def disagreement(x: NDArray[Any]) -> float:
@@ -105,7 +102,24 @@ def disagreement(x: NDArray[Any]) -> float:
 
 
 def gaussian_start(n: int, seed: int, d: int | None = None) -> FloatArray:
-    """Independent standard Gaussians, (n,) or (n, d): the paper's start, fixed by the seed."""
+    """Independent standard Gaussians: the values that the paper's experiments start from.
+
+    Args:
+        n: Number of nodes.
+        seed: What they are drawn from, below 2**64.
+        d: Numbers per node; one each, without an axis, if None.
+
+    Returns:
+        float64, (n,) or (n, d).
+
+    Raises:
+        InvalidArgument: If the seed is out of range, or the memory does not hold the values.
+
+    Example:
+        >>> gaussian_start(4, seed=0, d=3).shape
+        (4, 3)
+
+    """
     random = generator(at_least(0, below=2**64, seed=seed))
     size = 8 * n * (d or 1)
     refuse_beyond_memory(n, size, f"the nodes' values take {size} bytes")
