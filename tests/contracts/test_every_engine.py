@@ -14,7 +14,7 @@ from basegraph.engines.captured.engine import CapturedEngine
 from basegraph.engines.distributed.engine import DistributedEngine
 from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.stacked.engine import StackedEngine
-from basegraph.engines.stacked.nodes import PENDING
+from basegraph.engines.stacked.losses import PENDING
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem

@@ -89,24 +89,12 @@ class EngineSettings(Protocol):
         """The model's name, for messages."""
 
     @property
-    def batch(self) -> int:
-        """Samples per node and step."""
-
-    @property
-    def lr(self) -> float:
-        """The highest learning rate."""
-
-    @property
     def weight_decay(self) -> float:
         """λ: λx is added to the gradient."""
 
     @property
     def local_steps(self) -> int:
         """The nodes communicate every so many steps."""
-
-    @property
-    def allow_unstable(self) -> bool:
-        """Whether the method may be unstable on the topology."""
 
     @property
     def precision(self) -> str:

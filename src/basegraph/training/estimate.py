@@ -33,7 +33,7 @@ def estimate(nodes: StackedNodes) -> str | None:
 def seconds_of_gradients(nodes: StackedNodes) -> float:
     """The time of one step's gradients; where nodes come one after another, one is measured."""
     count = 1 if nodes.gradients.loops_on(nodes.device) else len(nodes.x_nd)
-    places = torch.zeros(count, nodes.config.batch, dtype=torch.int64)
+    places = torch.zeros(count, nodes.problems[0].planner.batch, dtype=torch.int64)
     samples, labels = nodes.data.batch({"sample": places})
     for _ in range(2):  # the first one allocates
         began = time.perf_counter()

@@ -18,6 +18,7 @@ from basegraph.engines.captured.graph import CapturedStep, Compiled, Tables
 from basegraph.engines.captured.prefetch import Prefetch
 from basegraph.engines.captured.tables import RoundTables
 from basegraph.engines.contract import EngineProblem
+from basegraph.engines.stacked.losses import PendingLosses, signals_of_one_process
 from basegraph.engines.stacked.nodes import StackedNodes
 from basegraph.engines.stacked.view import StackedRun, batched_outputs
 from basegraph.models.gradients import gradients_of, products_in
@@ -39,10 +40,10 @@ class CapturedEngine:
         self._graph: CapturedStep | None = None  # captured at the first step, with its tables
         self._position: tuple[int, int] | None = None  # epoch, step of it: where the graph is
         self._fetched = 0  # steps of this epoch whose losses have been fetched
-        self._losses: list[Tensor] = []
-        self._pending = 0
+        self._losses = PendingLosses(nodes)
         compiles = nodes.config.compile
-        outputs, hardware = batched_outputs(nodes, Compiled if compiles else None), _hardware(nodes)
+        hardware = nodes.hardware("captured", *(["compiled"] if compiles else []))
+        outputs = batched_outputs(nodes, Compiled if compiles else None)
         self.runs = [
             StackedRun(nodes, i, outputs, hardware, one_shape=compiles)
             for i in range(len(problems))
@@ -64,24 +65,18 @@ class CapturedEngine:
         nodes.x_nd, nodes.state = x_nd, type(nodes.state)(*state)
         nodes.step += 1
         self._position = epoch, within + 1
-        self._pending += 1
 
     def losses(self) -> list[Tensor]:
         """The losses (steps, n) of each run, at the steps since the last call."""
         self._fetch_losses()
-        nodes, pending = self.nodes, self._losses
-        self._losses, self._pending = [], 0
-        losses = torch.stack(pending).cpu() if pending else torch.empty(0, len(nodes.x_nd))
-        return list(torch.split(losses, nodes.n, dim=1))
+        return self._losses.take()
 
     def losses_due(self, signals: Sequence[int]) -> bool:
         """Whether enough steps are pending, or a signal asks to stop."""
-        return bool(signals) or self._pending >= self.nodes.max_pending
+        made = self._position[1] if self._position else 0
+        return self._losses.due(signals, elsewhere=made - self._fetched)
 
-    @staticmethod
-    def agree_on_signals(seen: Sequence[int]) -> list[int]:
-        """The signals that were seen: there is only this process."""
-        return list(seen)
+    agree_on_signals = staticmethod(signals_of_one_process)
 
     def _begin(self, epoch: int, within: int) -> CapturedStep:
         """Go on at this step of an epoch, with the epoch's tables on the device."""
@@ -162,9 +157,3 @@ class CapturedEngine:
 
 def _as_it_is(function: Any) -> Any:
     return function
-
-
-def _hardware(nodes: StackedNodes) -> str:
-    name = torch.cuda.get_device_name(nodes.device) if nodes.device.type == "cuda" else nodes.device
-    compiled = ["compiled"] if nodes.config.compile else []
-    return ", ".join([str(name), "captured", *compiled, nodes.config.precision])

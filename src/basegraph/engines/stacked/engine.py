@@ -14,6 +14,7 @@ from torch import Tensor
 
 from basegraph.data.dataset import Dataset
 from basegraph.engines.contract import EngineProblem
+from basegraph.engines.stacked.losses import PendingLosses, signals_of_one_process
 from basegraph.engines.stacked.mixer import StackedMixer
 from basegraph.engines.stacked.nodes import StackedNodes
 from basegraph.engines.stacked.update import update, updates_in_blocks
@@ -34,8 +35,8 @@ class StackedEngine:
         self._mixers = [StackedMixer(p.topology, nodes.device, torch.float32) for p in problems]
         self._gradients = torch.empty_like(nodes.x_nd) if updates_in_blocks(nodes.x_nd) else None
         self._epoch: tuple[int, dict[str, Tensor]] | None = None
-        self._losses: list[Tensor] = []
-        outputs, hardware = batched_outputs(nodes), _hardware(nodes)
+        self._losses = PendingLosses(nodes)
+        outputs, hardware = batched_outputs(nodes), nodes.hardware()
         self.runs = [StackedRun(nodes, i, outputs, hardware) for i in range(len(problems))]
 
     @property
@@ -52,24 +53,18 @@ class StackedEngine:
         gradients = nodes.decayed(gradients, at)
         lr, mix = self._learning_rates(nodes.step), self._mix(nodes.step)
         nodes.x_nd, nodes.state = update(nodes.method, nodes.x_nd, gradients, nodes.state, lr, mix)
-        self._losses.append(losses)
+        self._losses.extend([losses])
         nodes.step += 1
 
     def losses(self) -> list[Tensor]:
         """The losses (steps, n) of each run, at the steps since the last call."""
-        nodes, pending = self.nodes, self._losses
-        self._losses = []
-        losses = torch.stack(pending).cpu() if pending else torch.empty(0, len(nodes.x_nd))
-        return list(torch.split(losses, nodes.n, dim=1))
+        return self._losses.take()
 
     def losses_due(self, signals: Sequence[int]) -> bool:
         """Whether enough steps are pending, or a signal asks to stop."""
-        return bool(signals) or len(self._losses) >= self.nodes.max_pending
+        return self._losses.due(signals)
 
-    @staticmethod
-    def agree_on_signals(seen: Sequence[int]) -> list[int]:
-        """The signals that were seen: there is only this process."""
-        return list(seen)
+    agree_on_signals = staticmethod(signals_of_one_process)
 
     def planned(self, step: int) -> dict[str, Tensor]:
         """What the nodes see at a step, on the device; an epoch is planned and uploaded at once."""
@@ -100,10 +95,3 @@ class StackedEngine:
         return lambda x_nd: torch.cat(
             [mix(x) for mix, x in zip(rounds, torch.split(x_nd, nodes.n), strict=True)]
         )
-
-
-def _hardware(nodes: StackedNodes) -> str:
-    if nodes.device.type == "cuda":
-        return f"{torch.cuda.get_device_name(nodes.device)}, {nodes.config.precision}"
-    count = torch.get_num_threads()
-    return f"{nodes.device}, {count} {'thread' if count == 1 else 'threads'}"

@@ -23,10 +23,6 @@ from basegraph.errors import InvalidArgument
 from basegraph.models.flat import aligned
 from basegraph.models.gradients import Gradients
 
-PENDING = 50
-"""Steps whose losses may stay on a GPU, so as not to wait for it."""
-
-
 MISFITS = (RuntimeError, TypeError, ValueError, IndexError, AssertionError)
 """What torch raises where a model or a loss does not take what it is given."""
 
@@ -66,10 +62,15 @@ class StackedNodes:
         self.state = _own_state(self.method, self.x_nd)
         self._refuse_misfit(dataset.classes)
 
-    @property
-    def max_pending(self) -> int:
-        """Steps whose losses may stay on the device."""
-        return 1 if self.device.type == "cpu" else PENDING
+    def hardware(self, *how: str) -> str:
+        """What the steps are made on, and how, in words."""
+        if self.device.type == "cuda":
+            name = torch.cuda.get_device_name(self.device)
+            return ", ".join([name, *how, self.config.precision])
+        count = torch.get_num_threads()
+        return ", ".join(
+            [str(self.device), *how, f"{count} {'thread' if count == 1 else 'threads'}"]
+        )
 
     def plan(self, epoch: int) -> dict[str, Tensor]:
         """What the nodes see in an epoch, (steps, N, ...) by name, in main memory."""
