@@ -25,15 +25,12 @@ def at_least(low: int, *, below: int | None = None, **argument: object) -> int:
     basegraph.errors.InvalidArgument: k=2.0: must be an integer ≥ 1
     """
     ((name, value),) = argument.items()
-    refusal = InvalidArgument(name, value, f"must be an integer ≥ {low}")
-    if isinstance(value, bool):
-        raise refusal
     try:
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = low - 1 if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise refusal from None
+        number = low - 1
     if number < low:
-        raise refusal
+        raise InvalidArgument(name, value, f"must be an integer ≥ {low}")
     if below is not None and number >= below:
         raise InvalidArgument(name, value, f"must be an integer ≥ {low} and below {below}")
     return number
