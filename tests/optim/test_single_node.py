@@ -259,5 +259,5 @@ def heard(mixer, schedule: Schedule, number: int, x_nd: torch.Tensor, wire) -> t
     q_nd = x_nd if wire is None else x_nd.to(wire)
     own, sent = x_nd[schedule.node], q_nd[schedule.node]
     inbox = [q_nd[j].clone() for j, _ in neighbors.hears]
-    pending = Pending(mixer, neighbors, stamp, own, sent, stamp.pack(own.device), [], inbox)
+    pending = Pending(mixer, neighbors, stamp, own, sent, stamp.pack(own.device), [], inbox, [])
     return pending._mixed(torch.empty_like(own))

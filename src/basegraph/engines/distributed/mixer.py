@@ -98,7 +98,6 @@ class DistributedMixer:
         inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(hears))]
         packed = stamp.pack(sent.device, self.traffic.seconds_waited)
         stamps = [torch.empty_like(packed) for _ in hears]
-        pending = Pending(self, neighbors, stamp, x_d, sent, packed, stamps, inbox)
         tag = VECTOR_TAGS + sent.nbytes % 2**20
         heard = [j for j, _ in hears]
         messages = [
@@ -107,7 +106,8 @@ class DistributedMixer:
             *((dist.isend, packed, j, STAMP_TAG) for j in tells),
             *((dist.isend, sent, j, tag) for j in tells),
         ]
-        pending.works = self._post(messages, pending.when)
+        works = self._post(messages, stamp.when + neighbors.place)
+        pending = Pending(self, neighbors, stamp, x_d, sent, packed, stamps, inbox, works)
         self.traffic.messages_sent += len(tells)
         self.traffic.bytes_sent += len(tells) * sent.nbytes
         return pending
@@ -179,19 +179,18 @@ class Pending:
         packed: Tensor,
         stamps: list[Tensor],
         inbox: list[Tensor],
+        works: list[Any],
     ) -> None:
         self.mixer = mixer
         self.stamp = stamp
         self.hears, self.tells = neighbors.hears, neighbors.tells
-        in_step = stamp.phase == "step()"
-        call = f"step {stamp.step}" if in_step else f"{stamp.phase} after {stamp.step} steps"
-        self.when = call + neighbors.place
+        self.when = stamp.when + neighbors.place
         self.x_d = x_d
         self.sent = sent  # this and `packed` must live until they are sent
         self.packed = packed
         self.stamps = stamps
         self.inbox = inbox
-        self.works: list[Any] = []
+        self.works = works
         self.waited_before = mixer.traffic.seconds_waited
 
     def wait(self) -> None:

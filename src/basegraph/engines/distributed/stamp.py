@@ -39,6 +39,12 @@ class Stamp(NamedTuple):
     size: int = 0
     """Numbers in the vector."""
 
+    @property
+    def when(self) -> str:
+        """The call that the vector is sent in, in words."""
+        in_step = self.phase == "step()"
+        return f"step {self.step}" if in_step else f"{self.phase} after {self.step} steps"
+
     def pack(self, device: torch.device, waited: float = 0.0) -> Tensor:
         """The stamp as a message, which also says how many seconds its sender has waited."""
         numbers = [PHASES.index(self.phase), self.step, self.number]
