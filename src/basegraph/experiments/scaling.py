@@ -20,6 +20,10 @@ from typing import Any
 import numpy as np
 
 from basegraph.errors import InvalidArgument
+from basegraph.topologies.analysis.message_bytes import (
+    bytes_per_round,
+    ring_all_reduce_vectors,
+)
 from basegraph.topologies.analysis.rates import reaches_average
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core.integers import floor_log
@@ -74,13 +78,14 @@ def cost(name: str, n: int, size: int, network: Network) -> Cost:
     t = topology(name, n)
     if not isinstance(t, Sequence):
         raise InvalidArgument("topology", name, "must have a period, the model knows no random one")
-    sent = np.array([np.bincount(r.senders, minlength=n) for r in t])
-    heard = np.array([np.bincount(r.receivers, minlength=n) for r in t])
     seconds = sum(
-        network.round(size * float(out.max()), size * float(back.max()))
-        for out, back in zip(sent, heard, strict=True)
+        network.round(
+            size * float(np.bincount(r.senders, minlength=1).max()),
+            size * float(np.bincount(r.receivers, minlength=1).max()),
+        )
+        for r in t
     )
-    busiest = size * float(sent.sum(axis=0).max())
+    busiest = float(bytes_per_round(t, size, itemsize=1).period)
     exact = reaches_average(t)
     return Cost(
         rounds=len(t),
@@ -95,7 +100,7 @@ def cost(name: str, n: int, size: int, network: Network) -> Cost:
 def _all_reduce(name: str, n: int, size: int, network: Network) -> Cost:
     if name == "all-reduce":
         rounds = 2 * (n - 1)
-        sent = size * rounds / n
+        sent = float(size * ring_all_reduce_vectors(n))
         seconds = rounds * network.round(size / n, size / n)
     else:
         levels = floor_log(n, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from basegraph.algorithms.method import Method
+from basegraph.topologies.analysis.message_bytes import ring_all_reduce_vectors
 from basegraph.topologies.core.sequence import Topology
 
 
@@ -40,7 +41,7 @@ class BytesSent:
         """Bytes sent in the first `step` steps."""
         n, size = self._topology.n, self._vector_bytes
         if self._method.centralized:
-            return step * 2 * (n - 1) / n * size  # a ring all-reduce
+            return float(step * ring_all_reduce_vectors(n)) * size
         return self._arcs_of(step // self._local_steps) / n * size * self._method.messages
 
     def _arcs_of(self, rounds: int) -> int:

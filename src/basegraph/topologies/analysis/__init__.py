@@ -3,7 +3,7 @@
 - `gossip` mixes vectors round by round; `consensus_error` is how far they are from their average.
 - `consensus_rate`, `consensus_delay`, `reaches_average`: how fast disagreement falls.
 - `shortest_possible`, `theorem_1_length`: how short a sequence can be, how long the paper's are.
-- `bytes_per_round`: what a node sends.
+- `bytes_per_round`: what a node sends; `ring_all_reduce_vectors`: what an all-reduce makes it send.
 - `training_disagreement`, `noise_disagreement`, `pair_weights`: how far nodes stay apart while they
   are trained, which the number of rounds does not say; `diagnose` gives all three.
 
@@ -25,7 +25,11 @@ from basegraph.topologies.analysis.disagreement import (
     training_disagreement,
 )
 from basegraph.topologies.analysis.gossip import consensus_error, gaussian_start, gossip
-from basegraph.topologies.analysis.message_bytes import MessageBytes, bytes_per_round
+from basegraph.topologies.analysis.message_bytes import (
+    MessageBytes,
+    bytes_per_round,
+    ring_all_reduce_vectors,
+)
 from basegraph.topologies.analysis.rates import consensus_delay, consensus_rate, reaches_average
 
 __all__ = [
@@ -42,6 +46,7 @@ __all__ = [
     "noise_disagreement",
     "pair_weights",
     "reaches_average",
+    "ring_all_reduce_vectors",
     "shortest_possible",
     "theorem_1_length",
     "training_disagreement",

@@ -1,7 +1,8 @@
-"""What a node sends: bytes in one round and in one period."""
+"""What a node sends: bytes in one round and in one period, and vectors in an all-reduce."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -52,3 +53,20 @@ def bytes_per_round(topology: Sequence, parameters: int, itemsize: int = 4) -> M
         mean=message * float(np.mean([counts.mean() for counts in sent])),
         period=message * int(np.sum(sent, axis=0).max()),
     )
+
+
+def ring_all_reduce_vectors(n: int) -> Fraction:
+    """Vectors of the model's size that a node sends in a ring all-reduce: 2(n-1)/n.
+
+    Args:
+        n: Number of nodes.
+
+    Returns:
+        The exact number; each of the 2(n-1) messages is an n-th of a vector.
+
+    Example:
+        >>> ring_all_reduce_vectors(5)
+        Fraction(8, 5)
+
+    """
+    return Fraction(2 * (n - 1), n)
