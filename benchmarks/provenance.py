@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
+from basegraph.storage import provenance
 
 
 def header() -> str:
-    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    model = next(
-        (line.partition(":")[2].strip() for line in _cpu_info() if line.startswith("model name")),
-        platform.processor(),
-    )
-    return "\n".join(
-        [
-            f"command  python {' '.join(sys.argv)}",
-            f"commit   {commit or 'unknown'}",
-            f"machine  {os.cpu_count()} cores, {model}",
-            f"with     Python {platform.python_version()}, numpy {np.__version__}",
-        ]
-    )
+    facts = provenance("made by the benchmark")
+    versions = [f"{name} {facts[name]}" for name in ("python", "numpy", "torch") if name in facts]
+    lines = {
+        "command": facts["command"],
+        "commit": facts["commit"],
+        "machine": ", ".join(
+            [facts["machine"], _processor(), *([facts["gpu"]] if "gpu" in facts else [])]
+        ),
+        "with": ", ".join(versions),
+    }
+    return "\n".join(f"{name:<8} {text}" for name, text in lines.items())
 
 
-def _cpu_info() -> list[str]:
+def _processor() -> str:
+    """The name of the processor, which Linux alone tells in full."""
     path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor())
