@@ -24,7 +24,7 @@ LONGEST = [
     "benchmarks/test_netns.py",
     "test_docs.py",
     "training/test_training.py",
-    "training/test_sweep.py",
+    "experiments/test_sweep.py",
     "plots/test_explorer.py",
     "topologies/paper/test_constructions.py",
 ]

@@ -18,7 +18,8 @@ def qg_dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
     """Quasi-global momentum: u = βm + g; x⁺ = mix(x - ηu); m ← βm + (1-β)(x - x⁺)/η.
 
     m follows the way the model really moved, mixing included, not the local gradients alone. With
-    Nesterov, x⁺ = mix(x - η(βu + g)). A step with η = 0 leaves m as it is.
+    Nesterov, x⁺ = mix(x - η(βu + g)). A step with η = 0 moves by mixing alone, and is not divided:
+    m ← βm + (1-β)(x - x⁺).
 
     Args:
         momentum: β in [0, 1).
