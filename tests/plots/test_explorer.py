@@ -161,8 +161,8 @@ def test_every_euclid_that_fits_the_page_is_the_library_s(functions):
 
 
 @needs_browser
-def test_every_origin_has_a_colour(functions):
-    known = functions.evaluate("Object.keys(ORIGIN_COLOURS)")
+def test_every_origin_has_a_color(functions):
+    known = functions.evaluate("Object.keys(ORIGIN_COLORS)")
     shown = {origin.label for origin in bg.Origin if not origin.label.startswith("block-")}
     assert set(known) == shown
 

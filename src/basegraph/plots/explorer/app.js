@@ -115,7 +115,7 @@ function origins(arcs) {
     ...seen.map((origin) => {
       const item = document.createElement("li");
       const mark = document.createElement("i");
-      mark.style.background = ORIGIN_COLOURS[origin];
+      mark.style.background = ORIGIN_COLORS[origin];
       item.append(mark, origin);
       return item;
     }),

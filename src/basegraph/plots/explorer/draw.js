@@ -2,7 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-const ORIGIN_COLOURS = {
+const ORIGIN_COLORS = {
   "Alg. 1 line 9": "var(--edge)",
   "Alg. 2 line 11": "#e7798f",
   "Alg. 2 line 15": "#4a7fc1",
@@ -28,7 +28,7 @@ function place(i, n, radius = 100) {
 }
 
 // A value's color: blue below, orange above the range's middle; equal values look equal.
-function valueColour(value, range) {
+function valueColor(value, range) {
   const t = Math.max(-1, Math.min(1, Math.round((1000 * value) / range) / 1000));
   const hue = t < 0 ? 212 : 28;
   return `hsl(${hue} ${25 + 60 * Math.abs(t)}% ${72 - 27 * Math.abs(t)}%)`;
@@ -58,7 +58,7 @@ function drawRound(host, t, step, values, range, selected) {
     lines.set(origin, (lines.get(origin) || "") + path);
   }
   for (const [origin, path] of lines) {
-    const style = `stroke:${ORIGIN_COLOURS[origin]}`;
+    const style = `stroke:${ORIGIN_COLORS[origin]}`;
     root.append(svg("path", { d: path, class: "edge", style, "data-origin": origin }));
   }
   if (chosen.length) root.append(svg("path", { d: chosen.join(""), class: "edge chosen" }));
@@ -74,7 +74,7 @@ function drawRound(host, t, step, values, range, selected) {
       r: dot,
       class: classes.filter(Boolean).join(" "),
       "data-node": i,
-      fill: valueColour(values[i], range),
+      fill: valueColor(values[i], range),
     });
     node.append(svg("title", {}, `node ${i}: ${values[i].toPrecision(4)}`));
     root.append(node);
