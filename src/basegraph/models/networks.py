@@ -120,7 +120,25 @@ MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
 
 
 def build(name: str, shape: tuple[int, ...], classes: int | None, seed: int) -> nn.Module:
-    """The model of this name, its parameters drawn from `seed` and from nothing else."""
+    """Build a model of `MODELS`, its parameters drawn from a seed and from nothing else.
+
+    Args:
+        name: One of `MODELS`.
+        shape: Channels, height and width of an image.
+        classes: How many outputs; None where there are no classes, which is refused.
+        seed: What the parameters are drawn from.
+
+    Returns:
+        The module, on the CPU.
+
+    Raises:
+        InvalidArgument: If the name is not known, or the data are not classes of images.
+
+    Example:
+        >>> sum(p.numel() for p in build("lenet", (1, 28, 28), 10, seed=0).parameters())
+        44470
+
+    """
     if name.startswith(OWN):
         raise InvalidArgument("model", name, "was passed from Python: pass it again to train()")
     if name not in MODELS:

@@ -21,7 +21,20 @@ class BadFile(BasegraphError):
 
 
 def read_text(path: Path, most: int = MAX_TEXT_BYTES) -> str:
-    """The text of a file of at most so many bytes."""
+    """The text of a UTF-8 file.
+
+    Args:
+        path: The file.
+        most: Bytes that it may have.
+
+    Returns:
+        Its text.
+
+    Raises:
+        BadFile: It is larger, or not UTF-8.
+        OSError: It cannot be read.
+
+    """
     with open(path, "rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
@@ -41,7 +54,19 @@ def parse_json(text: str) -> Any:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds."""
+    """What a JSON file holds.
+
+    Args:
+        path: The file.
+
+    Returns:
+        Its value.
+
+    Raises:
+        BadFile: It is too large, or not JSON.
+        OSError: It cannot be read.
+
+    """
     try:
         return parse_json(read_text(path))
     except BadFile:

@@ -30,7 +30,13 @@ LEFT_OUT = ("short", "steady", "block-mix", "block-merge")
 
 
 def write_page(path: Path, start: Topology) -> None:
-    """Write the page; it opens on this topology, compared with two others."""
+    """Write the interactive page, which opens on one topology compared with two others.
+
+    Args:
+        path: The file to write, which is replaced whole.
+        start: The topology that it opens on; none of `LEFT_OUT`, at most `MOST_SHOWN_NODES` nodes.
+
+    """
     choice = {
         "topology": start.spec,
         "nodes": start.n,

@@ -54,8 +54,17 @@ def base(
 def base_length(n: int, k: int) -> int:
     """The period of `base(n, k)`, without building it.
 
-    >>> [base_length(25, k) for k in (1, 2, 3, 4)]
-    [9, 6, 5, 2]
+    Args:
+        n: Number of nodes.
+        k: Most neighbors of a node in a round.
+
+    Returns:
+        The number of rounds.
+
+    Example:
+        >>> [base_length(25, k) for k in (1, 2, 3, 4)]
+        [9, 6, 5, 2]
+
     """
     groups = _groups(n, k)
     return simple_base_length(n, k) if groups == 1 else _product_length(n, k, groups)

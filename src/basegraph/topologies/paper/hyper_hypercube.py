@@ -59,5 +59,21 @@ def hyper_hypercube(
 
 
 def hyper_hypercube_length(n: int, k: int) -> int:
-    """The period of `hyper_hypercube(n, k)`, without building it."""
+    """The period of `hyper_hypercube(n, k)`, without building it.
+
+    Args:
+        n: Number of nodes.
+        k: Most neighbors of a node in a round.
+
+    Returns:
+        The number of rounds.
+
+    Raises:
+        InvalidArgument: If n has a prime factor above k + 1.
+
+    Example:
+        >>> hyper_hypercube_length(12, k=2)
+        3
+
+    """
     return max(1, len(fewest_factors(n, k + 1)))

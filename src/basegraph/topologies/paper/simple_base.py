@@ -129,8 +129,17 @@ def simple_base(
 def simple_base_length(n: int, k: int) -> int:
     """The period of `simple_base(n, k)`, without building it.
 
-    >>> [simple_base_length(n, 1) for n in (5, 6, 8)]
-    [5, 5, 3]
+    Args:
+        n: Number of nodes.
+        k: Most neighbors of a node in a round.
+
+    Returns:
+        The number of rounds.
+
+    Example:
+        >>> [simple_base_length(n, 1) for n in (5, 6, 8)]
+        [5, 5, 3]
+
     """
     if smooth_part(n, k + 1) == n:
         return hyper_hypercube_length(n, k)

@@ -39,8 +39,17 @@ def free_mirrors(places: int, parameters: MirrorParameters) -> tuple[Mirror, ...
     the f_1 ... f_{m-1} places that are even already may be shifted against each other, anew in
     every round (the lift).
 
-    >>> free_mirrors(3, MirrorParameters(splits=((3, 1),), lifts=(0, 0)))
-    ((0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2)))
+    Args:
+        places: Places on the circle.
+        parameters: How they are split into factors, and by how much each round is lifted.
+
+    Returns:
+        The shift and the weight of every round.
+
+    Example:
+        >>> free_mirrors(3, MirrorParameters(splits=((3, 1),), lifts=(0, 0)))
+        ((0, Fraction(1, 2)), (1, Fraction(1, 3)), (2, Fraction(1, 2)))
+
     """
     mirrors: list[Mirror] = [(0, Fraction(1, 2))]
     lifts = iter(parameters.lifts)

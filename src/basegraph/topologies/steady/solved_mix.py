@@ -51,9 +51,21 @@ def solved_mix(middle: MixParameters, spec: str) -> Sequence:
     (p, q') and (p', q): linear equations for the weights of given pairs. Of their solutions the
     one nearest to `AIM` everywhere (least squares) is taken, in exact rationals.
 
-    >>> t = solved_mix(MixParameters((2, 1), (2, 1), (0, 2, 1), (0, 2, 1)), "three nodes")
-    >>> t[1].neighbors(1)
-    {2: Fraction(1, 3)}
+    Args:
+        middle: The blocks, and who exchanges with whom in the middle.
+        spec: What the sequence is called.
+
+    Returns:
+        The sequence, of one neighbor a round.
+
+    Raises:
+        InvalidArgument: If the weights of the middle's pairs cannot be solved within (0, 1].
+
+    Example:
+        >>> t = solved_mix(MixParameters((2, 1), (2, 1), (0, 2, 1), (0, 2, 1)), "three nodes")
+        >>> t[1].neighbors(1)
+        {2: Fraction(1, 3)}
+
     """
     n = sum(middle.rows)
     weights = middle_weights(middle)

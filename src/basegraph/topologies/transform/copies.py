@@ -8,7 +8,22 @@ from basegraph.topologies.core.round import Round
 
 
 def tiled(r: Round, copies: int) -> Round:
-    """Copies side by side: node i of copy c becomes node c * n + i."""
+    """Copies side by side: node i of copy c becomes node c * n + i.
+
+    Args:
+        r: A round of n nodes.
+        copies: How many.
+
+    Returns:
+        A round of copies * n nodes.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> pair = Round.from_edges(2, {(0, 1): Fraction(1, 2)})
+        >>> tiled(pair, 2).neighbors(2)
+        {3: Fraction(1, 2)}
+
+    """
     shift = (np.arange(copies) * r.n)[:, None]
     return Round(
         r.n * copies,
@@ -21,7 +36,22 @@ def tiled(r: Round, copies: int) -> Round:
 
 
 def spread(r: Round, copies: int) -> Round:
-    """Copies interleaved: node i of copy c becomes node i * copies + c."""
+    """Copies interleaved: node i of copy c becomes node i * copies + c.
+
+    Args:
+        r: A round of n nodes.
+        copies: How many.
+
+    Returns:
+        A round of copies * n nodes.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> pair = Round.from_edges(2, {(0, 1): Fraction(1, 2)})
+        >>> spread(pair, 2).neighbors(1)
+        {3: Fraction(1, 2)}
+
+    """
     heard = np.bincount(r.receivers, minlength=r.n)
     first = np.cumsum(heard) - heard
     heard, first = np.repeat(heard, copies), np.repeat(first, copies)
