@@ -9,6 +9,7 @@ import torch
 
 from basegraph.data import catalog
 from basegraph.data.dataset import DataError
+from basegraph.data.published import IDX
 from basegraph.engines import checkpoint
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.grid import MAX_RUNS, read_sweep
@@ -95,7 +96,7 @@ def test_downloads(tmp_path, monkeypatch):
     monkeypatch.setattr(catalog, "MAX_FILE_BYTES", 1000)
     published = tmp_path / "published"
     published.mkdir()
-    (published / f"{catalog.IDX[0]}.gz").write_bytes(bytes(1001))
+    (published / f"{IDX[0]}.gz").write_bytes(bytes(1001))
     with pytest.raises(DataError, match="is larger than 1000 bytes"):
         catalog.download("mnist", tmp_path / "data", f"{published.as_uri()}/")
     assert list((tmp_path / "data" / "mnist").iterdir()) == []

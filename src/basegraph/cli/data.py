@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from basegraph.cli.output import as_json, table
-from basegraph.data.catalog import DATASETS, check, data_folder, missing, present
+from basegraph.data.catalog import data_folder
 from basegraph.data.catalog import download as fetch
+from basegraph.data.published import DATASETS, check, missing, present
 from basegraph.extras import MissingExtra, is_installed
 
 app = typer.Typer(help="Check or fetch datasets.", rich_markup_mode=None)

@@ -1,9 +1,9 @@
 """Datasets, their partition over nodes, and which samples a node sees at which step.
 
 - `Dataset` and `Split`: images and labels in memory (`dataset.py`).
-- `DATASETS`, `load`, `download`: the catalogue, read from the files that the authors publish
-  (`catalog.py`; formats in `formats.py`, archives with limits in `archives.py`, pickles without
-  running code in `pickled.py`).
+- `load`, `download`: a dataset by its name (`catalog.py`). `DATASETS`: those that are read from the
+  files that their authors publish (`published.py`; formats in `formats.py`, archives with limits in
+  `archives.py`, pickles without running code in `pickled.py`).
 - `dirichlet`, `hold_out`, `heterogeneity`: who holds which samples (`partition.py`).
 - `SamplePlanner`: the samples and augmentations of every step, a pure function of seed, node and
   step (`plan.py`; its random numbers in `philox.py`). `augment.py` applies them to tensors: it is
@@ -20,10 +20,11 @@
 0.67
 """
 
-from basegraph.data.catalog import DATASETS, download, load
+from basegraph.data.catalog import download, load
 from basegraph.data.dataset import DataError, Dataset, Split
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out
 from basegraph.data.plan import EpochPlan, SamplePlanner
+from basegraph.data.published import DATASETS
 
 __all__ = [
     "DATASETS",
