@@ -26,6 +26,7 @@ LONGEST = [
     "training/test_training.py",
     "experiments/test_sweep.py",
     "plots/test_explorer.py",
+    "plots/test_explorer_sequences.py",
     "topologies/paper/test_constructions.py",
 ]
 """Files that take longest: with them at the end, one process would work on alone."""

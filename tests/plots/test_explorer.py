@@ -1,76 +1,17 @@
-"""The interactive page, in a real browser: same sequences as the library, and usable."""
+"""The interactive page, in a real browser: what a reader sees and does."""
 
 from __future__ import annotations
 
 import json
 import re
-import shutil
-from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import basegraph as bg
 from basegraph.plots.explorer import LEFT_OUT, write_page
-from basegraph.topologies.short.euclid import factors as library_factors
-from basegraph.topologies.short.euclid import mirrors as library_mirrors
+from support.browser import needs_browser
 from support.cli import ok, run_here
-
-CHROMIUM = shutil.which("chromium")
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="NO CHROMIUM: the page is not tested; install Debian's chromium"
-)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=0)
-        yield chromium
-        chromium.close()
-
-
-@contextmanager
-def open_page(browser, path):
-    """The page on base:k=1 with 25 nodes; any error in it fails the test."""
-    write_page(path, bg.topology("base", n=25))
-    opened = browser.new_page(viewport={"width": 1200, "height": 900})
-    opened.set_default_timeout(0)
-    problems: list[str] = []
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("console", lambda message: problems.append(message.text))
-    opened.on("request", lambda request: problems.append(f"asks for {request.url}"))
-    opened.goto(path.as_uri())
-    problems.remove(f"asks for {path.as_uri()}")
-    yield opened
-    opened.close()
-    assert problems == []
-
-
-@pytest.fixture
-def page(browser, tmp_path):
-    """A page of this test alone, to be clicked on."""
-    with open_page(browser, tmp_path / "page.html") as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def functions(browser, tmp_path_factory):
-    """The page whose functions are called, and which is never changed."""
-    with open_page(browser, tmp_path_factory.mktemp("explorer") / "page.html") as opened:
-        yield opened
 
 
 def test_a_spec_of_ones_own_cannot_end_the_script(tmp_path):
@@ -80,97 +21,6 @@ def test_a_spec_of_ones_own_cannot_end_the_script(tmp_path):
     assert text.count("<script>") == text.count("</script>") == 1
     (start,) = re.findall("const START = (.*);", text)
     assert json.loads(start)["topology"] == spec
-
-
-def library_rounds(spec: str, n: int, steps: int) -> list[list[list[object]]]:
-    t = bg.topology(spec, n=n)
-    found = []
-    for step in range(t.period or steps):
-        r = t.round(step)
-        weights = map(Fraction, r.numerators.tolist(), r.denominators.tolist())
-        labels = [bg.Origin(o).label for o in r.origins]
-        ends = zip(r.receivers.tolist(), r.senders.tolist(), weights, labels, strict=True)
-        found.append(sorted([i, j, w.numerator, w.denominator, o] for i, j, w, o in ends))
-    return found
-
-
-SPECS = [
-    *[f"{name}:k={k}" for name in ("base", "simple-base") for k in (1, 2, 3, 5, 8)],
-    *[f"hyper-hypercube:k={k}" for k in (1, 2, 6)],
-    *[
-        "euclid",
-        "one-peer-hypercube",
-        "one-peer-exponential",
-        "exponential",
-        "ring",
-        "torus",
-        "complete",
-    ],
-    *["d-equistatic:degree=3,seed=2", "u-equistatic:degree=2,seed=0"],
-    *["one-peer-d-equidyn:seed=4", "one-peer-u-equidyn:seed=4"],
-]
-
-
-SIZES = [*range(1, 34), 81, 125, 127]
-MORE_SIZES = [*range(34, 42), 120, 211, 256, 300]
-
-
-@needs_browser
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        pytest.param(SIZES, id="to-127"),
-        pytest.param(MORE_SIZES, id="to-300", marks=pytest.mark.slow),
-    ],
-)
-@pytest.mark.parametrize("spec", SPECS)
-def test_computes_the_library_s_sequences_arc_for_arc(functions, spec, sizes):
-    expected = {}
-    for n in sizes:
-        try:
-            rounds = library_rounds(spec, n, steps=5)
-        except bg.InvalidArgument:
-            with pytest.raises(Exception, match="n must"):
-                functions.evaluate("([spec, n]) => topology(spec, n).period", [spec, n])
-            continue
-        expected[n] = (bg.topology(spec, n=n).symmetric, rounds)
-    shown = functions.evaluate(
-        """([spec, sizes]) => sizes.map((n) => {
-          const t = topology(spec, n);
-          const rounds = Array.from({ length: t.period || 5 }, (_, step) => t.round(step));
-          return JSON.stringify([t.symmetric, rounds]);
-        })""",
-        [spec, list(expected)],
-    )
-    for n, text in zip(expected, shown, strict=True):
-        symmetric, rounds = json.loads(text)
-        assert (symmetric, [sorted(round_) for round_ in rounds]) == expected[n], (spec, n)
-    assert len(expected) >= (6 if sizes is SIZES else 1)
-
-
-@needs_browser
-def test_every_euclid_that_fits_the_page_is_the_library_s(functions):
-    """The choice of factors and splits, for every n."""
-    shown = functions.evaluate(
-        "Array.from({ length: 300 }, (_, i) => i + 1).map((n) => [euclidFactors(n), mirrors(n)])"
-    )
-    for n, (factors, mirrors) in enumerate(shown, start=1):
-        assert tuple(factors) == library_factors(n)
-        exact = tuple((shift % n, Fraction(a, b)) for shift, a, b in mirrors)
-        assert exact == library_mirrors(n), n
-
-
-@needs_browser
-def test_every_origin_has_a_color(functions):
-    known = functions.evaluate("Object.keys(ORIGIN_COLORS)")
-    shown = {origin.label for origin in bg.Origin if not origin.label.startswith("block-")}
-    assert set(known) == shown
-
-
-@needs_browser
-def test_knows_the_whole_catalogue_but_what_it_says(functions):
-    known = functions.evaluate("Object.keys(CATALOGUE)")
-    assert sorted([*known, *LEFT_OUT]) == sorted(bg.TOPOLOGIES)
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)

@@ -1,0 +1,105 @@
+"""The sequences that the interactive page computes: those of the library, arc for arc."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+
+import basegraph as bg
+from basegraph.plots.explorer import LEFT_OUT
+from basegraph.topologies.short.euclid import factors as library_factors
+from basegraph.topologies.short.euclid import mirrors as library_mirrors
+from support.browser import needs_browser
+
+
+def library_rounds(spec: str, n: int, steps: int) -> list[list[list[object]]]:
+    t = bg.topology(spec, n=n)
+    rounds = []
+    for step in range(t.period or steps):
+        r = t.round(step)
+        weights = map(Fraction, r.numerators.tolist(), r.denominators.tolist())
+        labels = [bg.Origin(o).label for o in r.origins]
+        ends = zip(r.receivers.tolist(), r.senders.tolist(), weights, labels, strict=True)
+        rounds.append(sorted([i, j, w.numerator, w.denominator, o] for i, j, w, o in ends))
+    return rounds
+
+
+SPECS = [
+    *[f"{name}:k={k}" for name in ("base", "simple-base") for k in (1, 2, 3, 5, 8)],
+    *[f"hyper-hypercube:k={k}" for k in (1, 2, 6)],
+    *[
+        "euclid",
+        "one-peer-hypercube",
+        "one-peer-exponential",
+        "exponential",
+        "ring",
+        "torus",
+        "complete",
+    ],
+    *["d-equistatic:degree=3,seed=2", "u-equistatic:degree=2,seed=0"],
+    *["one-peer-d-equidyn:seed=4", "one-peer-u-equidyn:seed=4"],
+]
+
+
+SIZES = [*range(1, 34), 81, 125, 127]
+MORE_SIZES = [*range(34, 42), 120, 211, 256, 300]
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        pytest.param(SIZES, id="to-127"),
+        pytest.param(MORE_SIZES, id="to-300", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("spec", SPECS)
+def test_computes_the_library_s_sequences_arc_for_arc(functions, spec, sizes):
+    expected = {}
+    for n in sizes:
+        try:
+            rounds = library_rounds(spec, n, steps=5)
+        except bg.InvalidArgument:
+            with pytest.raises(Exception, match="n must"):
+                functions.evaluate("([spec, n]) => topology(spec, n).period", [spec, n])
+            continue
+        expected[n] = (bg.topology(spec, n=n).symmetric, rounds)
+    shown = functions.evaluate(
+        """([spec, sizes]) => sizes.map((n) => {
+          const t = topology(spec, n);
+          const rounds = Array.from({ length: t.period || 5 }, (_, step) => t.round(step));
+          return JSON.stringify([t.symmetric, rounds]);
+        })""",
+        [spec, list(expected)],
+    )
+    for n, text in zip(expected, shown, strict=True):
+        symmetric, rounds = json.loads(text)
+        assert (symmetric, [sorted(round_) for round_ in rounds]) == expected[n], (spec, n)
+    assert len(expected) >= (6 if sizes is SIZES else 1)
+
+
+@needs_browser
+def test_every_euclid_that_fits_the_page_is_the_library_s(functions):
+    """The choice of factors and splits, for every n."""
+    shown = functions.evaluate(
+        "Array.from({ length: 300 }, (_, i) => i + 1).map((n) => [euclidFactors(n), mirrors(n)])"
+    )
+    for n, (factors, mirrors) in enumerate(shown, start=1):
+        assert tuple(factors) == library_factors(n)
+        exact = tuple((shift % n, Fraction(a, b)) for shift, a, b in mirrors)
+        assert exact == library_mirrors(n), n
+
+
+@needs_browser
+def test_every_origin_has_a_color(functions):
+    known = functions.evaluate("Object.keys(ORIGIN_COLORS)")
+    shown = {origin.label for origin in bg.Origin if not origin.label.startswith("block-")}
+    assert set(known) == shown
+
+
+@needs_browser
+def test_knows_the_whole_catalogue_but_what_it_says(functions):
+    known = functions.evaluate("Object.keys(CATALOGUE)")
+    assert sorted([*known, *LEFT_OUT]) == sorted(bg.TOPOLOGIES)
