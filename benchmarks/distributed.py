@@ -56,8 +56,8 @@ class Shapes(nn.Module):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        whole = build(name, SHAPES[name], 10, seed=0)
-        self.tensors = nn.ParameterList([p.detach().clone() for p in whole.parameters()])
+        model = build(name, SHAPES[name], 10, seed=0)
+        self.tensors = nn.ParameterList([p.detach().clone() for p in model.parameters()])
 
     def forward(self, x: Tensor) -> Tensor:
         return sum(x * p.sum() for p in self.tensors)  # type: ignore[return-value]
@@ -108,7 +108,7 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
     n = dist.get_world_size()
     size = sum(p.numel() for p in Shapes(name).parameters())
     buffer, number = torch.randn(size), torch.randn(1)
-    found = {
+    works = {
         "one number": raw(1, bg.topology("base:k=1", n=n)),
         "raw": raw(size, bg.topology("base:k=1", n=n)),
         "mix base:k=1": mix(size, "base:k=1"),
@@ -120,17 +120,17 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
     }
     net = Shapes(name)
     optimizer = bg.DecentralizedOptimizer(net.parameters(), lr=1e-6, topology="base:k=1")
-    found["basegraph"] = whole_step(net, optimizer)
+    works["basegraph"] = whole_step(net, optimizer)
     net = Shapes(name)
     sgd = torch.optim.SGD(net.parameters(), lr=1e-6, momentum=0.9)
-    found["basegraph Gossip"] = whole_step(net, bg.Gossip(sgd, "base:k=1"))
+    works["basegraph Gossip"] = whole_step(net, bg.Gossip(sgd, "base:k=1"))
     rest: dict[str, Callable[[], None]] = {}
     ddp = nn.parallel.DistributedDataParallel(Shapes(name))
     sgd = torch.optim.SGD(ddp.parameters(), lr=1e-6, momentum=0.9)
-    found["DDP"] = whole_step(ddp, sgd)
+    works["DDP"] = whole_step(ddp, sgd)
     net = Shapes(name)
     sgd = torch.optim.SGD(net.parameters(), lr=1e-6, momentum=0.9)
-    found["no communication"] = whole_step(net, sgd)
+    works["no communication"] = whole_step(net, sgd)
     try:
         from decent_dp.ddp import DecentralizedDataParallel
     except ImportError:
@@ -142,7 +142,7 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
             lambda named: torch.optim.SGD([p for _, p in named], lr=1e-6, momentum=0.9),
             topology="one-peer-exp",
         )
-        found["decent-dp"] = whole_step(theirs, None)
+        works["decent-dp"] = whole_step(theirs, None)
 
         def wait() -> None:
             for op in theirs._comm_ops:
@@ -150,7 +150,7 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
                     op.wait()
 
         rest["decent-dp"] = wait
-    return found, rest
+    return works, rest
 
 
 def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str, float]:
@@ -167,11 +167,11 @@ def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str,
         "mix ring": ("ring", size),
         "mix exponential": ("exponential", size),
     }
-    found = {
+    gossip = {
         label: cost(spec, n, sent, network).seconds_per_step
         for label, (spec, sent) in shapes.items()
     }
-    return {**found, "all-reduce": cost("all-reduce", n, size, inner).seconds_per_step}
+    return {**gossip, "all-reduce": cost("all-reduce", n, size, inner).seconds_per_step}
 
 
 def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
@@ -193,12 +193,12 @@ def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
     times = {label: median(spent) for label, spent in taken.items()}
     size = 4 * sum(p.numel() for p in Shapes(name).parameters())
     model = modeled(times, size, rate)
-    for label, mine in times.items():
+    for label, spent in times.items():
         known = model.get(label)
         print(
-            f"{dist.get_world_size():>5} {name:>7} {label:>21} {mine * 1e3:>9.2f} "
-            f"{mine / times['raw']:>7.2f} {times['all-reduce'] / mine:>11.2f}"
-            + ("" if known is None else f" {known * 1e3:>9.2f} {mine / known:>7.2f}"),
+            f"{dist.get_world_size():>5} {name:>7} {label:>21} {spent * 1e3:>9.2f} "
+            f"{spent / times['raw']:>7.2f} {times['all-reduce'] / spent:>11.2f}"
+            + ("" if known is None else f" {known * 1e3:>9.2f} {spent / known:>7.2f}"),
             flush=True,
         )
 
@@ -235,9 +235,9 @@ def ranks_of(count: int, before: list[list[str]], host: str, interface: str) -> 
             for rank, prefix in enumerate(before):
                 if log.received:
                     break
-                own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                rank_only = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
                 command = [*prefix, sys.executable, *sys.argv]
-                running.append(subprocess.Popen(command, env={**shared, **own}))
+                running.append(subprocess.Popen(command, env={**shared, **rank_only}))
             while not log.received and any(process.poll() is None for process in running):
                 time.sleep(0.1)
                 failed = [rank for rank, process in enumerate(running) if process.returncode]

@@ -15,31 +15,26 @@ Before every attack the nodes begin from what the attack before has left. What m
    after the most steps that one of them had made.
 5. Nobody prints a traceback.
 
-The attacks: see `ATTACKS`. Nodes are forked by a process that stands for torchrun.
+The attacks: see `ATTACKS`. The nodes that are attacked: see nemesis_job.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import errno
-import json
 import os
 import random
 import re
 import signal
-import socket
-import struct
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
+from nemesis_job import Job, Plan
 
-import basegraph as bg
 from basegraph.engines import checkpoint
 
 ATTACKS = {
@@ -54,187 +49,7 @@ ATTACKS = {
     "orphans": "kill -9 of torchrun",
 }
 SIZES = (3, 4, 5)
-PARAMETERS = 15
-RECORD = struct.Struct(f"<q{PARAMETERS}f")
-PATIENCE = 180.0
-"""Seconds in which the nodes make a few steps, or end: a busy machine may need some."""
 SAVED = re.compile(r"saved node (\d+) after (\d+) steps in (\S+safetensors)")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is going to happen to a job."""
-
-    attack: str
-    size: int
-    victim: int
-    second: int
-    order: str
-    timeout: float
-
-    def saves(self, node: int) -> tuple[int, ...]:
-        """How often a node may say that it has saved."""
-        if self.attack == "not a number" and node == self.victim:
-            return 0, 1  # if the model of its last step is one of numbers
-        hit = {
-            "kill": [self.victim],
-            "kill two": [self.victim, self.second],
-            "wake late": [self.victim],
-            "full disk": [self.victim, self.second],
-        }
-        return (0,) if node in hit.get(self.attack, []) else (1,)
-
-
-# -- a node ----------------------------------------------------------------------------------
-
-
-def node(rank: int, plan: Plan, place: Path, saved: Path) -> int:
-    """Train until something happens."""
-    torch.manual_seed(0)
-    net = torch.nn.Linear(4, 3)
-    if plan.attack == "full disk" and rank == plan.second:
-        checkpoint.save_file = no_space  # type: ignore[assignment]
-    journal = os.open(place / f"{rank}.journal", os.O_WRONLY | os.O_CREAT)
-    try:
-        optimizer = bg.DecentralizedOptimizer(
-            net.parameters(),
-            lr=0.02,
-            momentum=0.9,
-            order=plan.order,
-            timeout=plan.timeout,
-            refuse_nonfinite=True,
-            checkpoint=saved,
-        )
-        while True:
-            x = torch.cat([p.detach().reshape(-1) for p in net.parameters()]).tolist()
-            os.write(journal, RECORD.pack(optimizer.gossip_step, *x))
-            samples = torch.Generator().manual_seed(1000 * optimizer.gossip_step + rank)
-            optimizer.zero_grad()
-            net(torch.randn(2, 4, generator=samples)).sub(rank).square().mean().backward()
-            if (place / f"{rank}.poisoned").exists() and net.weight.grad is not None:
-                net.weight.grad[0, 0] = torch.nan
-            time.sleep(0.03 if plan.attack == "slow" and rank == plan.victim else 0.002)
-            optimizer.step()
-    except bg.BasegraphError as error:
-        print(error, flush=True)
-        return 1
-
-
-def no_space(*arguments: object) -> None:
-    """A disk that is full."""
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-# -- a job -----------------------------------------------------------------------------------
-
-
-def in_child(work: Callable[[], int]) -> int:
-    """Do this in a process of its own, whose number is returned."""
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        code = work()
-    except SystemExit as stopped:
-        code = int(stopped.code or 0)
-    except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-class Job:
-    """Nodes, and the process that has started them."""
-
-    def __init__(self, plan: Plan, place: Path, saved: Path) -> None:
-        self.plan = plan
-        self.place = place
-        place.mkdir()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = str(probe.getsockname()[1])
-        self.launcher = in_child(lambda: self._launch(saved))
-        self._wait((place / "nodes").exists, "nodes are started")
-        self.nodes: list[int] = json.loads((place / "nodes").read_text())
-
-    def _launch(self, saved: Path) -> int:
-        nodes = [in_child(lambda rank=rank: self._node(rank, saved)) for rank in self.ranks]
-        (self.place / "nodes.new").write_text(json.dumps(nodes))
-        (self.place / "nodes.new").rename(self.place / "nodes")
-        for process in nodes:
-            os.waitpid(process, 0)
-        return 0
-
-    def _node(self, rank: int, saved: Path) -> int:
-        log = os.open(self.place / f"{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        os.environ.update(
-            TORCHELASTIC_RUN_ID="nemesis",
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=self._port,
-            WORLD_SIZE=str(self.plan.size),
-            RANK=str(rank),
-        )
-        return node(rank, self.plan, self.place, saved)
-
-    @property
-    def ranks(self) -> range:
-        """The nodes' numbers."""
-        return range(self.plan.size)
-
-    def journal(self, rank: int) -> list[tuple[int, list[float]]]:
-        """(step, model) of all steps that a node has completed, from the start on."""
-        path = self.place / f"{rank}.journal"
-        data = path.read_bytes() if path.exists() else b""
-        whole = data[: len(data) // RECORD.size * RECORD.size]
-        return [(step, x) for step, *x in RECORD.iter_unpack(whole)]
-
-    def log(self, rank: int) -> str:
-        """What a node has said."""
-        return (self.place / f"{rank}.log").read_text()
-
-    def train(self, steps: int) -> None:
-        """Wait until every node has made so many steps."""
-        made = lambda: all(len(self.journal(rank)) > steps for rank in self.ranks)  # noqa: E731
-        self._wait(made, "all nodes make steps")
-
-    def tell(self, number: signal.Signals, *ranks: int) -> None:
-        """Send a signal to nodes that are there."""
-        for rank in ranks:
-            if runs(self.nodes[rank]):
-                os.kill(self.nodes[rank], number)
-
-    def ended(self, *ranks: int) -> None:
-        """Wait until these nodes have ended."""
-        self._wait(lambda: not any(runs(self.nodes[rank]) for rank in ranks), f"{ranks} end")
-
-    def _wait(self, true: Callable[[], bool], what: str) -> None:
-        end = time.monotonic() + PATIENCE
-        while not true():
-            if time.monotonic() > end:
-                raise TimeoutError(f"{self.plan}: it has not come that {what}")
-            time.sleep(0.01)
-
-    def close(self) -> None:
-        """Leave nothing behind."""
-        self.tell(signal.SIGKILL, *self.ranks)
-        os.waitpid(self.launcher, 0)
-
-
-def runs(process: int) -> bool:
-    """Whether it is there and has not ended."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
-# -- attacks ---------------------------------------------------------------------------------
 
 
 def attack(job: Job) -> None:
@@ -242,21 +57,21 @@ def attack(job: Job) -> None:
     plan = job.plan
     others = [rank for rank in job.ranks if rank != plan.victim]
     if plan.attack in ("kill", "full disk"):
-        job.tell(signal.SIGKILL, plan.victim)
+        job.send(signal.SIGKILL, plan.victim)
     elif plan.attack == "kill two":
-        job.tell(signal.SIGKILL, plan.victim, plan.second)
+        job.send(signal.SIGKILL, plan.victim, plan.second)
     elif plan.attack in ("hang", "wake late"):
-        job.tell(signal.SIGSTOP, plan.victim)
+        job.send(signal.SIGSTOP, plan.victim)
         job.ended(*others)
         if plan.attack == "wake late":
             return
-        job.tell(signal.SIGCONT, plan.victim)
+        job.send(signal.SIGCONT, plan.victim)
     elif plan.attack in ("terminate", "slow"):
-        job.tell(signal.SIGTERM, *job.ranks)
+        job.send(signal.SIGTERM, *job.ranks)
         time.sleep(0.05)
-        job.tell(signal.SIGTERM, *job.ranks)
+        job.send(signal.SIGTERM, *job.ranks)
     elif plan.attack == "not a number":
-        (job.place / f"{plan.victim}.poisoned").touch()
+        (job.folder / f"{plan.victim}.poisoned").touch()
     elif plan.attack == "orphans":
         os.kill(job.launcher, signal.SIGKILL)
     job.ended(*job.ranks)
@@ -268,22 +83,22 @@ Models = dict[int, tuple[int, list[float]]]
 
 def saved_by(job: Job, violations: list[str]) -> Models:
     """What was saved, each compared with the node's journal (2, 3 and 5)."""
-    found: Models = {}
+    models: Models = {}
     for rank in job.ranks:
-        said, journal = job.log(rank), job.journal(rank)
-        if "Traceback" in said:
-            violations.append(f"5: {job.plan}: node {rank}: {said[-600:]}")
-        matches = SAVED.findall(said)
+        printed, journal = job.log(rank), job.journal(rank)
+        if "Traceback" in printed:
+            violations.append(f"5: {job.plan}: node {rank}: {printed[-600:]}")
+        matches = SAVED.findall(printed)
         if len(matches) not in job.plan.saves(rank):
-            violations.append(f"2: {job.plan}: node {rank} saved {matches}: {said[-600:]}")
+            violations.append(f"2: {job.plan}: node {rank} saved {matches}: {printed[-600:]}")
         if not matches:
             continue
         step, path = int(matches[-1][1]), Path(matches[-1][2])
         tensors, facts = checkpoint.load(path)
         if (step, tensors["x"].tolist()) != journal[-1] or facts["step"] != step:
             violations.append(f"3: {job.plan}: node {rank} saved step {step}, not {journal[-1][0]}")
-        found[rank] = journal[-1]
-    return found
+        models[rank] = journal[-1]
+    return models
 
 
 def compare_start(job: Job, left: Models, violations: list[str]) -> None:
@@ -299,8 +114,8 @@ def compare_start(job: Job, left: Models, violations: list[str]) -> None:
 
 
 @dataclass
-class Outcome:
-    """What has come of it."""
+class Tally:
+    """What was attacked, and what did not hold."""
 
     attacks: Counter[str] = field(default_factory=Counter)
     starts: int = 0
@@ -308,10 +123,10 @@ class Outcome:
     violations: list[str] = field(default_factory=list)
 
 
-def campaign(attacks: list[str], seed: int, folder: Path, timeout: float) -> Outcome:
+def campaign(attacks: list[str], seed: int, folder: Path, timeout: float) -> Tally:
     """Attack a job in these ways, one after the other, and see that it begins again."""
     chance = random.Random(seed)
-    outcome, left = Outcome(), Models()
+    tally, left = Tally(), Models()
     asleep: Job | None = None
     for number, name in enumerate([*attacks, "terminate"]):
         size = chance.choice(SIZES)
@@ -322,14 +137,14 @@ def campaign(attacks: list[str], seed: int, folder: Path, timeout: float) -> Out
         try:
             job.train(chance.randrange(5, 40))
             if left:
-                compare_start(job, left, outcome.violations)
+                compare_start(job, left, tally.violations)
             if asleep is not None:
-                asleep.tell(signal.SIGCONT, asleep.plan.victim)
+                asleep.send(signal.SIGCONT, asleep.plan.victim)
                 asleep.ended(*asleep.ranks)
             attack(job)
-            left = saved_by(job, outcome.violations)
+            left = saved_by(job, tally.violations)
         except TimeoutError as error:
-            outcome.violations.append(f"1: {error}")
+            tally.violations.append(f"1: {error}")
             break
         finally:
             if asleep is not None:
@@ -337,10 +152,10 @@ def campaign(attacks: list[str], seed: int, folder: Path, timeout: float) -> Out
             asleep = job if name == "wake late" else None
             if asleep is None:
                 job.close()
-        outcome.attacks[name] += 1
-        outcome.starts += size
-        outcome.saved += len(left)
-    return outcome
+        tally.attacks[name] += 1
+        tally.starts += size
+        tally.saved += len(left)
+    return tally
 
 
 def warm_up() -> None:
@@ -352,7 +167,7 @@ def warm_up() -> None:
 
 
 def main() -> None:
-    """As often as asked."""
+    """Attack as often as asked, and print what did not hold."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--events", type=int, default=40)
@@ -368,15 +183,15 @@ def main() -> None:
         attacks = given.attacks.split(",")
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
-        outcome = campaign(attacks, given.seed, Path(folder), given.timeout)
-    for name, count in sorted(outcome.attacks.items()):
+        tally = campaign(attacks, given.seed, Path(folder), given.timeout)
+    for name, count in sorted(tally.attacks.items()):
         print(f"{count:4d} × {name}: {ATTACKS[name]}")
-    print(f"{outcome.starts} nodes started, {outcome.saved} models saved, "
+    print(f"{tally.starts} nodes started, {tally.saved} models saved, "
           f"{time.monotonic() - began:.0f} s, seed {given.seed}")  # fmt: skip
-    print(f"{len(outcome.violations)} violations")
-    for violation in outcome.violations:
+    print(f"{len(tally.violations)} violations")
+    for violation in tally.violations:
         print(violation)
-    sys.exit(bool(outcome.violations))
+    sys.exit(bool(tally.violations))
 
 
 if __name__ == "__main__":
