@@ -78,8 +78,8 @@ class Block(NamedTuple):
 def blocks_of(page: Path) -> list[Block]:
     pattern = r"(?:^<!-- not run: (.+) -->\n)?^```(.*)\n((?:.*\n)*?)^```$"
     name = page.relative_to(ROOT).as_posix()
-    found = re.findall(pattern, page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return [Block(name, language, text, why or None) for why, language, text in found]
+    matches = re.findall(pattern, page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [Block(name, language, text, why or None) for why, language, text in matches]
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]

@@ -67,11 +67,11 @@ def test_refusal_names_stable_choices_only(spec, damping):
     t = bg.topology(spec, n=25)
     with pytest.raises(Unstable) as refusal:
         require_stable(algorithm("d2"), t)
-    told = str(refusal.value)
-    assert told.startswith(f"d2 is unstable on {t.spec} with n=25: ")
-    assert "--" not in told  # arguments of functions, no flags
-    choices = told.partition("Stable choices: ")[2].partition(". ")[0].split(", ")
-    assert ("damping" in told) == (damping is not None)
+    message = str(refusal.value)
+    assert message.startswith(f"d2 is unstable on {t.spec} with n=25: ")
+    assert "--" not in message  # arguments of functions, no flags
+    choices = message.partition("Stable choices: ")[2].partition(". ")[0].split(", ")
+    assert ("damping" in message) == (damping is not None)
     for choice in choices:
         name, _, option = choice.partition(" with damping=")
         assert stability(

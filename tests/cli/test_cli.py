@@ -25,17 +25,17 @@ def test_topology_prints_rounds_weights_and_origins():
 
 
 def test_topology_json_is_the_sequence():
-    told = json.loads(ok("topology", "base:k=2", "-n", 7, "--json"))
+    printed = json.loads(ok("topology", "base:k=2", "-n", 7, "--json"))
     t = bg.topology("base:k=2", n=7)
-    assert (told["n"], told["period"], told["max_degree"]) == (7, t.period, t.max_degree)
-    for edges, r in zip(told["rounds"], t, strict=True):
+    assert (printed["n"], printed["period"], printed["max_degree"]) == (7, t.period, t.max_degree)
+    for edges, r in zip(printed["rounds"], t, strict=True):
         assert bg.Round.from_edges(7, {(i, j): Fraction(w) for i, j, w, _ in edges}) == r
 
 
 def test_topology_json_of_the_paper_s_own_graph():
-    told = json.loads(ok("topology", "base:k=1,isolated=last", "-n", 5, "--json"))
-    assert told["spec"] == "base:k=1,isolated=last"
-    assert [edge[:3] for edge in told["rounds"][2]] == [[0, 1, "1/2"], [3, 4, "4/5"]]
+    printed = json.loads(ok("topology", "base:k=1,isolated=last", "-n", 5, "--json"))
+    assert printed["spec"] == "base:k=1,isolated=last"
+    assert [edge[:3] for edge in printed["rounds"][2]] == [[0, 1, "1/2"], [3, 4, "4/5"]]
 
 
 def test_topology_says_where_a_torus_is_a_slow_ring():
@@ -56,16 +56,16 @@ def test_topology_shows_properties_and_what_they_mean():
 
 
 def test_topology_json_has_the_properties():
-    told = json.loads(ok("topology", "euclid", "-n", 12, "--json"))["properties"]
+    properties = json.loads(ok("topology", "euclid", "-n", 12, "--json"))["properties"]
     t = bg.topology("euclid", n=12)
-    assert told["training_disagreement"] == {
+    assert properties["training_disagreement"] == {
         "0.05": bg.training_disagreement(t, 0.05),
         "0.005": bg.training_disagreement(t, 0.005),
     }
-    assert told["noise_disagreement"] == bg.noise_disagreement(t)
-    weights = told["mean_pair_weight"], Fraction(told["largest_pair_weight"])
+    assert properties["noise_disagreement"] == bg.noise_disagreement(t)
+    weights = properties["mean_pair_weight"], Fraction(properties["largest_pair_weight"])
     assert weights == bg.pair_weights(t)
-    assert "verdict" in told["caution"]
+    assert "verdict" in properties["caution"]
     assert (
         json.loads(ok("topology", "ring", "-n", 9, "--json", "--no-properties"))["properties"]
         is None
@@ -93,9 +93,9 @@ def test_topology_without_a_name_lists_the_catalogue():
 
 
 def test_random_topologies_show_a_few_rounds():
-    told = json.loads(ok("topology", "one-peer-u-equidyn", "-n", 6, "--seed", 3, "--json"))
-    assert told["period"] is None
-    assert len(told["rounds"]) == 4
+    printed = json.loads(ok("topology", "one-peer-u-equidyn", "-n", 6, "--seed", 3, "--json"))
+    assert printed["period"] is None
+    assert len(printed["rounds"]) == 4
 
 
 @pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
@@ -128,9 +128,9 @@ def test_verify_reports_failures_and_leaves_with_1():
     assert done.returncode == 1
     assert "FAILED n=6: one-peer-exponential, n=6: after one period node 0 holds" in done.stdout
     assert "2 proved" in done.stdout
-    told = run_here("verify", "ring", "-n", "5:6", "--json")
-    assert told.returncode == 1
-    assert [f["n"] for f in json.loads(told.stdout)["failed"]] == [5, 6]
+    in_json = run_here("verify", "ring", "-n", "5:6", "--json")
+    assert in_json.returncode == 1
+    assert [f["n"] for f in json.loads(in_json.stdout)["failed"]] == [5, 6]
 
 
 def test_lengths(tmp_path):
@@ -139,9 +139,9 @@ def test_lengths(tmp_path):
     assert "mean base" in text
     assert plot.read_bytes().startswith(b"\x89PNG")
     assert len(list(csv.DictReader(table.read_text().splitlines()))) == 58
-    told = json.loads(ok("lengths", "-n", "25", "-k", "1:4", "--json"))
-    assert [row["base"] for row in told] == [9, 6, 5, 2]
-    assert [row["lower_bound"] for row in told] == [6, 3, 3, 2]
+    rows = json.loads(ok("lengths", "-n", "25", "-k", "1:4", "--json"))
+    assert [row["base"] for row in rows] == [9, 6, 5, 2]
+    assert [row["lower_bound"] for row in rows] == [6, 3, 3, 2]
 
 
 @pytest.mark.parametrize(

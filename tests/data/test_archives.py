@@ -186,8 +186,8 @@ def test_every_compression_and_only_wanted_members(tmp_path, form):
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
-    found = {str(name): content for name, content in members(path, lambda p: p.name != "3.png")}
-    assert found == {name: content for name, content in contents.items() if name != "3.png"}
+    unpacked = {str(name): content for name, content in members(path, lambda p: p.name != "3.png")}
+    assert unpacked == {name: content for name, content in contents.items() if name != "3.png"}
 
 
 def test_no_archive_at_all(tmp_path):

@@ -76,8 +76,8 @@ def test_a_nodes_number_says_nothing_about_its_classes(nodes):
     seeds = range(100)
     mean, deviation = {}, 1 / np.sqrt(nodes - 1)
     for order in ("shuffled", "by-class"):
-        found = [correlation_of_number_and_class(nodes, seed, order) for seed in seeds]
-        mean[order] = np.mean(found)
+        correlations = [correlation_of_number_and_class(nodes, seed, order) for seed in seeds]
+        mean[order] = np.mean(correlations)
     assert abs(mean["shuffled"]) < 3 * deviation / np.sqrt(len(seeds))
     assert mean["by-class"] > 0.3
 

@@ -36,16 +36,16 @@ def test_many_generators_at_once_give_the_bits_of_numpys(count):
             np.random.Philox(key=[seed, stream], counter=[start, counter, 0, 0]).random_raw(count)
             for stream, counter in zip(streams, counters, strict=True)
         ]
-        found = raw_words(seed, streams, counters, count, start)
-        assert np.array_equal(found, np.stack(expected))
+        words = raw_words(seed, streams, counters, count, start)
+        assert np.array_equal(words, np.stack(expected))
 
 
 def test_more_generators_than_are_computed_at_a_time():
     streams = np.arange(2 * philox._CHUNK + 5)
-    found = raw_words(3, streams, streams[::-1], 5)
+    words = raw_words(3, streams, streams[::-1], 5)
     for i in (0, philox._CHUNK - 1, philox._CHUNK, len(streams) - 1):
         one = np.random.Philox(key=[3, i], counter=[0, streams[-1 - i], 0, 0])
-        assert np.array_equal(found[i], one.random_raw(5))
+        assert np.array_equal(words[i], one.random_raw(5))
 
 
 @pytest.mark.parametrize("size", [1, 3, 8, 50, philox.FEW_NUMBERS + 10])
@@ -128,8 +128,8 @@ def test_gather_is_pad_crop_flip_erase():
     plan = planner().steps(0, 3)
     parts = [torch.as_tensor(part) for part in plan]
     sample, crop, flip, erase = parts
-    found = gather(images, sample, mean, std, crop, flip, erase)
-    assert found.shape == (3, 3, 8, 3, 8, 8)
+    samples = gather(images, sample, mean, std, crop, flip, erase)
+    assert samples.shape == (3, 3, 8, 3, 8, 8)
     for at in np.ndindex(3, 3, 8):
         image = (images[sample[at]].float() / 255 - mean[:, None, None]) / std[:, None, None]
         padded = torch.nn.functional.pad(image, [PADDING] * 4)
@@ -140,12 +140,12 @@ def test_gather_is_pad_crop_flip_erase():
         top, left, height, width = erase[at].tolist()
         expected = expected.clone()
         expected[:, top : top + height, left : left + width] = 0
-        assert torch.allclose(found[at], expected, atol=1e-6)
+        assert torch.allclose(samples[at], expected, atol=1e-6)
 
 
 def test_no_augmentation_is_just_the_image():
     images = torch.full((150, 1, 8, 8), 51, dtype=torch.uint8)
     plan = planner(augmentations=()).steps(0, 1)
     assert plan.crop is plan.flip is plan.erase is None
-    found = gather(images, torch.as_tensor(plan.sample), torch.zeros(1), torch.ones(1))
-    assert torch.allclose(found, torch.tensor(0.2))
+    samples = gather(images, torch.as_tensor(plan.sample), torch.zeros(1), torch.ones(1))
+    assert torch.allclose(samples, torch.tensor(0.2))

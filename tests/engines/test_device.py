@@ -18,14 +18,14 @@ def test_read_only_arrays_are_taken_without_a_warning():
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = on_device(Split(images, labels), torch.device("cpu"))
+            tensors = on_device(Split(images, labels), torch.device("cpu"))
     finally:
         torch.set_warn_always(False)
-    assert found[1].tolist() == [0, 1]
-    assert found[0].data_ptr() != images.ctypes.data
+    assert tensors[1].tolist() == [0, 1]
+    assert tensors[0].data_ptr() != images.ctypes.data
 
 
 def test_writable_arrays_are_not_copied():
     images, labels = np.zeros((2, 1, 4, 4), np.uint8), np.arange(2)
-    found = on_device(Split(images, labels), torch.device("cpu"))
-    assert found[0].data_ptr() == images.ctypes.data
+    tensors = on_device(Split(images, labels), torch.device("cpu"))
+    assert tensors[0].data_ptr() == images.ctypes.data

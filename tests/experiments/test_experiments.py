@@ -24,11 +24,11 @@ def read(path):
 
 def dense_errors(spec, n, seed, steps):
     t, x = bg.topology(spec, n=n), gaussian_start(n, seed)
-    found = []
+    errors = []
     for step in range(steps + 1):
-        found.append(np.mean((x - x.mean()) ** 2))
+        errors.append(np.mean((x - x.mean()) ** 2))
         x = t.round(step).matrix().toarray() @ x
-    return found
+    return errors
 
 
 def test_consensus_command(tmp_path):
@@ -43,12 +43,12 @@ def test_consensus_command(tmp_path):
     for n in (9, 25):
         for spec in dict.fromkeys(row["topology"] for row in rows):
             for seed in (0, 2):
-                told = [
+                errors = [
                     float(row["error"])
                     for row in rows
                     if (row["n"], row["topology"], row["seed"]) == (str(n), spec, str(seed))
                 ]
-                assert np.allclose(told, dense_errors(spec, n, seed, 12), rtol=1e-9, atol=1e-30)
+                assert np.allclose(errors, dense_errors(spec, n, seed, 12), rtol=1e-9, atol=1e-30)
     assert len(json.loads(ok("consensus", *arguments, "--json"))) == len(rows)
 
 
@@ -89,12 +89,12 @@ def test_reproduce_consensus(tmp_path):
     rows = read(out / "consensus-21-25.csv")
     assert not any(row["n"] == "24" and row["topology"] == "base:k=4" for row in rows)
     for spec in ("base:k=2", "torus"):
-        told = [
+        errors = [
             float(row["error"])
             for row in rows
             if (row["n"], row["topology"], row["seed"]) == ("23", spec, "1")
         ]
-        assert np.allclose(told, dense_errors(spec, 23, 1, 40), rtol=1e-9, atol=1e-30)
+        assert np.allclose(errors, dense_errors(spec, 23, 1, 40), rtol=1e-9, atol=1e-30)
     large = read(out / "consensus-5000.csv")
     base = [float(r["error"]) for r in large if (r["topology"], r["seed"]) == ("base:k=1", "0")]
     assert base[22] < 1e-28
@@ -127,17 +127,17 @@ def test_reproduce_illustrations_of_few_nodes(tmp_path, monkeypatch):
     names = [illustrations.file_name(spec, n, kind) for spec, n in few for kind in ("png", "svg")]
     monkeypatch.setattr(illustrations, "DRAWINGS", few)
     monkeypatch.setattr(illustrations, "OUTPUTS", names)
-    found = drawn(tmp_path / "drawn")
+    pictures = drawn(tmp_path / "drawn")
     assert len(DRAWINGS) == 42
-    assert len(found) == len(few) == 11
-    assert {"hyper-hypercube-k2-n4", "base-k1-n3", "one-peer-exponential-n4"} < found
+    assert len(pictures) == len(few) == 11
+    assert {"hyper-hypercube-k2-n4", "base-k1-n3", "one-peer-exponential-n4"} < pictures
 
 
 @pytest.mark.slow
 def test_reproduce_illustrations(tmp_path):
-    found = drawn(tmp_path / "drawn")
-    assert len(found) == len(DRAWINGS) == 42
-    assert "hyper-hypercube-k2-n12" in found
+    names = drawn(tmp_path / "drawn")
+    assert len(names) == len(DRAWINGS) == 42
+    assert "hyper-hypercube-k2-n12" in names
 
 
 def test_reproduce_refuses_a_folder_it_cannot_make(tmp_path):

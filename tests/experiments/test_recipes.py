@@ -55,9 +55,9 @@ def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
     for name in mnist.outputs([0.1, 10.0]):
         assert (folder / name).stat().st_size > 0
     made = []
-    told = SweepWatcher(packed=made.append)
+    watcher = SweepWatcher(packed=made.append)
     again = mnist.reproduce(
-        folder, settings, [0, 1, 2], [0.1, 10.0], resume=True, progress=lambda names: told
+        folder, settings, [0, 1, 2], [0.1, 10.0], resume=True, progress=lambda names: watcher
     )
     assert again == table
     assert made == []

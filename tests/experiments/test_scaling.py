@@ -74,15 +74,15 @@ def test_units():
 def test_command(tmp_path):
     text = ok("bench", "model", "-n", "8,25")
     assert text.startswith("model: 36.9 MB, links of 200Mbit, full duplex, latency 5ms")
-    told = json.loads(
+    rows = json.loads(
         ok("bench", "model", "-n", "25", "--parameters", 10**6, "--bandwidth", "8Mbit",
            "--latency", "0", "--topologies", "all-reduce,base:k=1,u-equistatic:degree=2,seed=3",
            "--json")
     )  # fmt: skip
     names = ["all-reduce", "base:k=1", "u-equistatic:degree=2,seed=3"]
-    assert [row["topology"] for row in told] == names
-    assert [row["rounds"] for row in told[:2]] == [48, 9]
-    assert [row["seconds_per_step"] for row in told[:2]] == pytest.approx([4 * 48 / 25, 4])
+    assert [row["topology"] for row in rows] == names
+    assert [row["rounds"] for row in rows[:2]] == [48, 9]
+    assert [row["seconds_per_step"] for row in rows[:2]] == pytest.approx([4 * 48 / 25, 4])
     plot = tmp_path / "cost.svg"
     two = ["--topologies", "base:k=1,all-reduce"]
     text = ok("bench", "model", "-n", "2:4096", "--bytes", 1, *two, "--plot", plot)
@@ -94,9 +94,9 @@ def test_command(tmp_path):
 
 
 def test_a_topology_without_these_numbers_of_nodes_is_left_out():
-    told = json.loads(ok("bench", "model", "-n", "6:8", "--topologies", "one-peer-hypercube",
+    rows = json.loads(ok("bench", "model", "-n", "6:8", "--topologies", "one-peer-hypercube",
                          "--json"))  # fmt: skip
-    assert [row["n"] for row in told] == [8]
+    assert [row["n"] for row in rows] == [8]
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,10 @@ def test_small_convolution_and_its_gradients(n, c, o, b, h, w, k):
     ).transpose(1, 2)
     assert (y - truth).norm() < 1e-6 * truth.norm()
     slope = torch.randn(y.shape, generator=draws).to(DEVICE)
-    mine = torch.autograd.grad(y, (x, weight, bias), slope)
+    ours = torch.autograd.grad(y, (x, weight, bias), slope)
     reference = torch.autograd.grad(truth, (x, weight, bias), slope.double())
-    for found, true in zip(mine, reference, strict=True):
-        assert (found - true).norm() < 1e-6 * true.norm()
+    for gradient, true in zip(ours, reference, strict=True):
+        assert (gradient - true).norm() < 1e-6 * true.norm()
 
 
 @needs_triton
@@ -56,10 +56,10 @@ def test_small_convolution_and_its_gradients(n, c, o, b, h, w, k):
 @pytest.mark.parametrize("size", [5, 8])
 def test_columns_and_their_gradient(stride, size):
     x = torch.randn(2, 3, 2, size, size + 1, device=DEVICE, requires_grad=True)
-    mine, truth = kernels.columns(x, 3, 2, stride), _taps(x, 3, 2, stride, stride)
-    assert torch.equal(mine, truth)
+    ours, truth = kernels.columns(x, 3, 2, stride), _taps(x, 3, 2, stride, stride)
+    assert torch.equal(ours, truth)
     slope = torch.randn_like(truth)
-    (a,) = torch.autograd.grad(mine, x, slope)
+    (a,) = torch.autograd.grad(ours, x, slope)
     (b,) = torch.autograd.grad(truth, x, slope)
     assert torch.allclose(a, b, atol=1e-5)
 

@@ -44,10 +44,10 @@ def test_value_and_gradients_are_those_of_the_three_layers(n, c, groups, b, h, w
     truth = by_layers(x.double(), weight.double(), bias.double(), groups)
     assert (y - truth).norm() < 1e-6 * truth.norm()
     slope = drawn(*y.shape)
-    mine = torch.autograd.grad(y, (x, weight, bias), slope)
+    ours = torch.autograd.grad(y, (x, weight, bias), slope)
     reference = torch.autograd.grad(truth, (x, weight, bias), slope.double())
-    for found, true in zip(mine, reference, strict=True):
-        assert (found - true).norm() < 1e-5 * true.norm()
+    for gradient, true in zip(ours, reference, strict=True):
+        assert (gradient - true).norm() < 1e-5 * true.norm()
 
 
 @needs_triton
@@ -58,9 +58,9 @@ def test_of_equal_pixels_the_first_gets_the_slope():
     weight, bias = torch.ones(1, 1, device=DEVICE), torch.full((1, 1), 9.0, device=DEVICE)
     slope = drawn(1, 1, 1, 1, 2)
     y = norm_kernels.norm_relu_pool(x, weight, bias, 1, 1e-5)
-    (mine,) = torch.autograd.grad(y, x, slope)
+    (ours,) = torch.autograd.grad(y, x, slope)
     (true,) = torch.autograd.grad(by_layers(x, weight, bias, 1), x, slope)
-    assert torch.allclose(mine, true, atol=1e-5)
+    assert torch.allclose(ours, true, atol=1e-5)
 
 
 @needs_triton

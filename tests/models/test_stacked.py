@@ -39,9 +39,9 @@ def both_ways(module, shape, classes, nodes=3, batch=4):
     x_nd = x_nd + 0.05 * torch.randn(x_nd.shape, generator=draws, dtype=torch.float64)
     samples = torch.randn(nodes, batch, *shape, generator=draws, dtype=torch.float64)
     labels = torch.randint(0, classes, (nodes, batch), generator=draws)
-    found = [Gradients(model, LOSS, how)(x_nd, samples, labels) for how in ("stacked", "loop")]
+    both = [Gradients(model, LOSS, how)(x_nd, samples, labels) for how in ("stacked", "loop")]
     assert isinstance(Gradients(model, LOSS).network, StackedNetwork)
-    return found
+    return both
 
 
 class TakenTwice(nn.Module):
@@ -96,8 +96,8 @@ def test_other_layers_fall_back_to_vmap(module):
     model = FlatModel(module)
     x_nd = model.initial().repeat(3, 1)
     samples, labels = torch.randn(3, 4, 2, 3, 3), torch.randint(0, 2, (3, 4))
-    found = [Gradients(model, LOSS, how)(x_nd, samples, labels)[1] for how in ("stacked", "loop")]
-    assert torch.allclose(*found, atol=1e-6)
+    both = [Gradients(model, LOSS, how)(x_nd, samples, labels)[1] for how in ("stacked", "loop")]
+    assert torch.allclose(*both, atol=1e-6)
     with pytest.raises(bg.InvalidArgument, match="precision='bf16'"):
         Gradients(model, LOSS, precision="bf16")
 

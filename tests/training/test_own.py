@@ -127,12 +127,12 @@ def test_tied_weights_are_one_parameter(activation, tmp_path):
     model = FlatModel(tied)
     x_nd = model.initial().repeat(2, 1)
     samples, labels = torch.randn(2, 5, 1, 4, 4), torch.tensor([[0, 1, 0, 1, 1]] * 2)
-    _, found = Gradients(model, nn.functional.cross_entropy)(x_nd, samples, labels)
+    _, gradients = Gradients(model, nn.functional.cross_entropy)(x_nd, samples, labels)
     for node in range(2):
         tied.zero_grad()
         nn.functional.cross_entropy(tied(samples[node]), labels[node]).backward()
         by_hand = torch.cat([p.grad.reshape(-1) for p in tied.parameters()])
-        assert torch.allclose(found[node], by_hand, atol=1e-6)
+        assert torch.allclose(gradients[node], by_hand, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64, torch.tensor])

@@ -97,8 +97,8 @@ def test_pieces_of_any_size_count_the_same():
     for together in (1, 3, 7, 100):
         for chunk in (1, 8, 31, 100):
             shapes.clear()
-            found = totals(ACCURACY, outputs, models, asked, together=together, chunk=chunk)
-            assert found.tolist() == expected
+            sums = totals(ACCURACY, outputs, models, asked, together=together, chunk=chunk)
+            assert sums.tolist() == expected
             assert shapes == {(min(together, 7), min(chunk, 31))}
 
 
@@ -109,7 +109,7 @@ def test_what_is_selected_is_what_all_would_give_there():
         e.advance()
     (run,), data = e.runs, e.nodes.data
     chosen = run.problem.evaluated
-    found = run.evaluate(chosen)
+    scores = run.evaluate(chosen)
     places = torch.as_tensor(chosen.sets["test"])
     images, labels = data.test_inputs[places], data.test_targets[places]
     samples = (images / 255 - data.mean[:, None, None]) / data.std[:, None, None]
@@ -118,9 +118,9 @@ def test_what_is_selected_is_what_all_would_give_there():
         return float((e.nodes.model.forward(x_d, samples).argmax(1) == labels).double().mean())
 
     own = [share(run.x_nd[node]) for node in chosen.nodes]
-    assert found["test"].mean == pytest.approx(np.mean(own))
-    assert found["test"].worst == pytest.approx(min(own))
-    assert found["test"].averaged == pytest.approx(share(run.x_nd.mean(dim=0)))
+    assert scores["test"].mean == pytest.approx(np.mean(own))
+    assert scores["test"].worst == pytest.approx(min(own))
+    assert scores["test"].averaged == pytest.approx(share(run.x_nd.mean(dim=0)))
 
 
 def test_the_last_evaluation_uses_everything_in_the_same_shape(monkeypatch):

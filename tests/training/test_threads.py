@@ -42,8 +42,8 @@ def chosen(model="mlp", shape=(1, 8, 8), nodes=25, **fields):
 
 
 def test_multiply_adds_are_counted():
-    found = layer_outputs(build("lenet", (1, 28, 28), 10, 0), torch.zeros(1, 1, 28, 28))
-    products = [n for layer, output in found if (n := multiply_adds(layer, output))]
+    outputs = layer_outputs(build("lenet", (1, 28, 28), 10, 0), torch.zeros(1, 1, 28, 28))
+    products = [n for layer, output in outputs if (n := multiply_adds(layer, output))]
     assert products == [24 * 24 * 25 * 6, 8 * 8 * 150 * 16, 256 * 120, 120 * 84, 84 * 10]
 
 

@@ -182,8 +182,8 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_which_files_belong_together(case, tmp_path):
-    there, (step, nodes) = CASES[case]
-    for node, after, facts in there:
+    records, (step, nodes) = CASES[case]
+    for node, after, facts in records:
         saved(tmp_path, node, float(after), after, **facts)
     again = survivors.restart(tmp_path, torch.zeros(3), FixedMembership())
     assert again is not None

@@ -60,9 +60,9 @@ def test_the_same_run_as_in_one_process(fields, tmp_path):
     done = run(fields["nodes"], *flags, "--out", tmp_path / "apart")
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("test accuracy") == len(rows) + 1  # node 0 speaks for all
-    there = sorted(path.name for path in (tmp_path / "stacked").iterdir())
+    together = sorted(path.name for path in (tmp_path / "stacked").iterdir())
     apart = sorted(path.name for path in (tmp_path / "apart").iterdir())
-    assert apart == sorted([*there, "nodes"])
+    assert apart == sorted([*together, "nodes"])
     same = [(tmp_path / f / "config.toml").read_text() for f in ("stacked", "apart")]
     assert same[0] == same[1]
     text = (tmp_path / "apart" / "metrics.jsonl").read_text()
