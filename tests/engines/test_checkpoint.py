@@ -29,10 +29,10 @@ SMALL = {"nodes": 2, "epochs": 1, "batch": 400}
 
 
 def nested(depth: int) -> list:
-    found: list = []
+    inner: list = []
     for _ in range(depth):
-        found = [found]
-    return found
+        inner = [inner]
+    return inner
 
 
 BAD = {
@@ -53,23 +53,23 @@ def kinds(schema: checkpoint.Schema) -> list[tuple[str, object]]:
 
 
 def changed(facts: dict, name: str, value: object) -> dict:
-    found = copy.copy(facts)
+    copied = copy.copy(facts)
     *tables, last = name.split(".")
-    inner = found
+    inner = copied
     for table in tables:
         inner[table] = inner = copy.copy(inner[table])
     inner[last] = value
-    return found
+    return copied
 
 
 def without(facts: dict, name: str) -> dict:
-    found = copy.deepcopy(facts)
+    copied = copy.deepcopy(facts)
     *tables, last = name.split(".")
-    inner = found
+    inner = copied
     for table in tables:
         inner = inner[table]
     del inner[last]
-    return found
+    return copied
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def begin(folder, **options):
 
 def test_every_field_of_a_survivor(group, tmp_path, caplog):
     """With another survivor there is a warning and its model alone; without, a refusal."""
-    every = {**survivors.FACTS, **SURVIVOR}
+    every = {**survivors.SURVIVOR_FACTS, **SURVIVOR}
     facts = {"node": 0, **GOOD}
     bad = [changed(facts, name, value) for name, value in kinds(every)]
     bad += [without(facts, name) for name, field in every.items() if field.required]

@@ -17,7 +17,7 @@ import basegraph as bg
 from basegraph.engines.distributed.shutdown import deadline
 from support.launch import warm_up
 
-deadline.GRACE = 2.0
+deadline.STOP_SECONDS = 2.0
 
 
 def main() -> None:

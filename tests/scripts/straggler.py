@@ -15,14 +15,14 @@ from support.forked import fork
 from support.launch import free_port, warm_up
 
 NODES, SLOW = 6, 3
-waiting.WINDOW = 15
+waiting.STRAGGLER_ROUNDS = 15
 
 
 def node(rank: int) -> int:
     torch.manual_seed(0)
     net = torch.nn.Linear(4, 3)
     optimizer = bg.DecentralizedOptimizer(net.parameters(), lr=0.1, timeout=60)
-    for _ in range(3 * waiting.WINDOW):
+    for _ in range(3 * waiting.STRAGGLER_ROUNDS):
         optimizer.zero_grad()
         net(torch.ones(2, 4)).square().sum().backward()
         time.sleep(0.15 if rank == SLOW else 0)

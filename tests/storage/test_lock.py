@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from basegraph import InvalidArgument
-from basegraph.storage.lock import NAME, locked
+from basegraph.storage.lock import LOCK_FILE, locked
 
 HOLD = """
 import os, sys, time
@@ -38,7 +38,7 @@ def test_a_killed_holder_lets_go(how, tmp_path):
             pass
         holder.kill()
         holder.wait()
-        assert (tmp_path / NAME).exists()
+        assert (tmp_path / LOCK_FILE).exists()
         with locked("--out", tmp_path):
             pass
         assert list(tmp_path.iterdir()) == []
@@ -70,7 +70,7 @@ def test_folders_that_were_made_for_nothing_are_removed(tmp_path):
 
 def test_a_folder_that_another_has_made_anew_stays_locked(tmp_path):
     """Somebody removes the folder of a run that is going."""
-    folder, lock = tmp_path / "run", tmp_path / "run" / NAME
+    folder, lock = tmp_path / "run", tmp_path / "run" / LOCK_FILE
     with locked("--out", folder):
         lock.unlink()
         folder.rmdir()

@@ -17,7 +17,7 @@ from basegraph.errors import BasegraphError
 Array = NDArray[Any]
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
-GROUPS = 10
+TARGET_GROUPS = 10
 """Groups that samples without classes are sorted into, for the Dirichlet partition."""
 
 
@@ -162,7 +162,7 @@ class Dataset:
         if targets.dtype.kind == "f":
             order = np.argsort(targets.reshape(len(targets), -1)[:, 0], kind="stable")
         groups = np.empty(len(targets), dtype=np.int64)
-        groups[order] = np.arange(len(targets)) * GROUPS // len(targets)
+        groups[order] = np.arange(len(targets)) * TARGET_GROUPS // len(targets)
         return groups
 
     def statistics(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:

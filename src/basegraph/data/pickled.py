@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-NUMBERS = re.compile(r"[biuf][1248]")
+NUMBER_TYPES = re.compile(r"[biuf][1248]")
 """Types of plain numbers, as numpy writes them: b1, u1, i8, f4, ..."""
-ORDERS = ("|", "<", ">", "=")
+BYTE_ORDERS = ("|", "<", ">", "=")
 
 
 class PickledArray:
@@ -43,13 +43,13 @@ class _Kind:
 
     def __init__(self, code: str | bytes, *how: object) -> None:
         self.code = _text(code)
-        if not NUMBERS.fullmatch(self.code):
+        if not NUMBER_TYPES.fullmatch(self.code):
             raise pickle.UnpicklingError(f"refuses arrays of type {self.code[:20]!r}")
         self.dtype = np.dtype(self.code)
 
     def __setstate__(self, state: Any) -> None:
         order = _text(state[1])
-        if order not in ORDERS or any(part is not None for part in state[2:5]):
+        if order not in BYTE_ORDERS or any(part is not None for part in state[2:5]):
             raise pickle.UnpicklingError("refuses arrays of a type with parts")
         self.dtype = np.dtype(f"{order}{self.code}")
 

@@ -79,10 +79,10 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         CannotWrite: If the disk is full, say; an earlier checkpoint is intact.
 
     """
-    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
         try:
-            save_file(whole, temporary, {"basegraph": json.dumps({"format": FORMAT, **facts})})
+            save_file(on_cpu, temporary, {"basegraph": json.dumps({"format": FORMAT, **facts})})
         except SafetensorError as error:  # which hides the system's own error
             raise CannotWrite(f"{path}: cannot be written: {error}") from None
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """What Ctrl-C sends, and what schedulers and torchrun send."""
 ECHO = 1.0
 """Seconds within which all signals belong to one request, however many there are."""
@@ -73,7 +73,7 @@ def logged_signals() -> Iterator[SignalLog]:
 
     """
     log = SignalLog()
-    log.install(*NUMBERS)
+    log.install(*STOP_SIGNALS)
     try:
         yield log
     finally:

@@ -71,7 +71,7 @@ def reproduce(
     what = RunConfig(**settings).computes()
     sweep = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
 
-    def made(runs: Runs) -> Runs:
+    def made(runs: RunsByName) -> RunsByName:
         run_sweep(runs, sweep, progress=progress(list(sweep.left(runs))))
         return runs
 
@@ -80,8 +80,8 @@ def reproduce(
     if not chosen:
         raise BasegraphError(f"every run failed: see {sweep.failures}")
     again = expand(settings, grids(alphas, list(RATES), seeds[1:]), "mnist") if seeds[1:] else {}
-    others = made({n: run for n, run in again.items() if run.lr == chosen.get(setting(run))})
-    best = {n: run for n, run in tried.items() if run.lr == chosen.get(setting(run))}
+    others = made({n: run for n, run in again.items() if run.lr == chosen.get(tuned_for(run))})
+    best = {n: run for n, run in tried.items() if run.lr == chosen.get(tuned_for(run))}
     kept, every = best | others, tried | others
     folder.table("runs.csv", [_row(n, run, sweep, n in kept) for n, run in every.items()])
     table = summary(kept, sweep)
@@ -96,17 +96,17 @@ def reproduce(
     return table
 
 
-Runs = dict[str, RunConfig]
+RunsByName = dict[str, RunConfig]
 """Configurations by the names of their folders."""
 
 
-def setting(run: RunConfig) -> tuple[str, float]:
+def tuned_for(run: RunConfig) -> tuple[str, float]:
     """What a step size is chosen for: the topology (or all-reduce) and α."""
     central = run.algorithm == "allreduce-sgd"
     return "all-reduce" if central else run.topology, run.alpha
 
 
-def best_rates(tried: Runs, sweep: SweepFolder) -> dict[tuple[str, float], float]:
+def best_rates(tried: RunsByName, sweep: SweepFolder) -> dict[tuple[str, float], float]:
     """The step size with the best last validation accuracy; of equals, the largest."""
     best: dict[tuple[str, float], tuple[float, float]] = {}
     failed = sweep.failed()
@@ -114,16 +114,16 @@ def best_rates(tried: Runs, sweep: SweepFolder) -> dict[tuple[str, float], float
         rows = sweep.rows(name)
         if name not in failed and rows:
             result = (rows[-1]["validation_accuracy"], run.lr)
-            best[setting(run)] = max(best.get(setting(run), (-1.0, 0.0)), result)
+            best[tuned_for(run)] = max(best.get(tuned_for(run), (-1.0, 0.0)), result)
     return {key: rate for key, (_, rate) in best.items()}
 
 
-def summary(kept: Runs, sweep: SweepFolder) -> list[dict[str, Any]]:
+def summary(kept: RunsByName, sweep: SweepFolder) -> list[dict[str, Any]]:
     """Mean and standard deviation over seeds, by topology and α."""
     failed = sweep.failed()
     names: dict[tuple[str, float], list[str]] = defaultdict(list)
     for run_name, run in kept.items():
-        names[setting(run)].append(run_name)
+        names[tuned_for(run)].append(run_name)
     table = []
     for (name, alpha), runs in sorted(names.items(), key=lambda item: -item[0][1]):
         good = [run for run in runs if run not in failed and sweep.rows(run)]
@@ -151,12 +151,12 @@ def summary(kept: Runs, sweep: SweepFolder) -> list[dict[str, Any]]:
     return table
 
 
-def milestones(kept: Runs, sweep: SweepFolder) -> list[dict[str, Any]]:
+def milestones(kept: RunsByName, sweep: SweepFolder) -> list[dict[str, Any]]:
     """How far the runs are early, halfway and at the end, and what a good model has cost."""
     curves: dict[tuple[str, float], list[list[Metrics]]] = defaultdict(list)
     for run_name, run in kept.items():
         if run_name not in sweep.failed() and sweep.rows(run_name):
-            curves[setting(run)].append(sweep.rows(run_name))
+            curves[tuned_for(run)].append(sweep.rows(run_name))
     table = []
     for (name, alpha), runs in sorted(curves.items(), key=lambda item: -item[0][1]):
         row: dict[str, Any] = {"alpha": alpha, "topology": name}
@@ -180,7 +180,7 @@ def _megabytes(rows: list[Metrics], column: AccuracyColumn) -> str:
 
 
 def _row(run_name: str, run: RunConfig, sweep: SweepFolder, kept: bool) -> dict[str, Any]:
-    name, alpha = setting(run)
+    name, alpha = tuned_for(run)
     rows = sweep.rows(run_name)
     last: Mapping[str, Any] = rows[-1] if rows else {}
     columns = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged",
@@ -199,7 +199,7 @@ def _row(run_name: str, run: RunConfig, sweep: SweepFolder, kept: bool) -> dict[
 
 def _curve(run_name: str, run: RunConfig, sweep: SweepFolder) -> list[dict[str, Any]]:
     """Every evaluation of a run."""
-    name, alpha = setting(run)
+    name, alpha = tuned_for(run)
     return [
         {
             "topology": name,

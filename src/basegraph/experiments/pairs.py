@@ -44,7 +44,7 @@ def outputs(rates: list[float]) -> list[str]:
     return ["runs.csv", "pairs.csv", "pairs.md", *(f"curves-{rate:g}.png" for rate in rates)]
 
 
-def distinct(names: Iterable[str], n: int) -> dict[str, list[str]]:
+def distinct_topologies(names: Iterable[str], n: int) -> dict[str, list[str]]:
     """The topologies to be trained, each with all its names for this n."""
     rounds = {name: list(_sequence(name, n)) for name in names}
     aliases: dict[str, list[str]] = {}
@@ -65,7 +65,7 @@ def reproduce(
     progress: Callable[[list[str]], SweepWatcher] = lambda names: SweepWatcher(),
 ) -> list[dict[str, Any]]:
     """Make all runs (or what is left of them) and write the files; returns the table."""
-    names = distinct(topologies, settings["nodes"])
+    names = distinct_topologies(topologies, settings["nodes"])
     what = RunConfig(**settings).computes()
     sweep = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
     grid = {"topology": list(names), "lr": rates, "seed": seeds}

@@ -15,13 +15,13 @@ from basegraph.errors import InvalidArgument, unknown
 
 Shape = tuple[int, int, int]
 """Channels, height, width of an image."""
-GROUPS = 2
+NORM_GROUPS = 2
 """Groups of every group normalization (Hsieh et al. 2020)."""
 
 
 def norm(channels: int) -> nn.GroupNorm:
     """Group normalization."""
-    return nn.GroupNorm(GROUPS, channels)
+    return nn.GroupNorm(NORM_GROUPS, channels)
 
 
 def mlp(shape: Shape, classes: int) -> nn.Module:

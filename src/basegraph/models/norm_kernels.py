@@ -19,7 +19,7 @@ if AVAILABLE:
     import triton
     import triton.language as tl
 
-LARGEST = 2048
+MOST_PIXELS = 2048
 """Pooled pixels of a group that a program can hold."""
 MOST_CHANNELS = 16
 """Channels of a group up to which a sum for every one of them is cheap."""
@@ -28,7 +28,7 @@ MOST_CHANNELS = 16
 def fits(x_ncbhw: Tensor, groups: int) -> bool:
     """Whether there is a kernel for images of this size."""
     c, _, h, w = x_ncbhw.shape[1:]
-    small = c // groups <= MOST_CHANNELS and c // groups * h * w // 4 <= LARGEST
+    small = c // groups <= MOST_CHANNELS and c // groups * h * w // 4 <= MOST_PIXELS
     known = x_ncbhw.dtype in (torch.float32, torch.bfloat16)
     return AVAILABLE and known and small and h % 2 == w % 2 == 0
 

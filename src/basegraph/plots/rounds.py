@@ -38,7 +38,7 @@ CLEAR = 0.3
 Point = tuple[float, float]
 
 # The colors of the paper's pseudo-code, darkened where a thin line would not show.
-COLORS = {
+ORIGIN_COLORS = {
     Origin.UNSPECIFIED: "#33312e",
     Origin.HYPER_HYPERCUBE: "#33312e",
     Origin.LINE_11: "#ee8fa6",
@@ -92,7 +92,7 @@ def rounds_figure(topology: Topology, *, steps: int) -> Figure:
             axis.set_title(_title(step, rounds[step], topology.symmetric), fontsize=9)
     seen = sorted({int(origin) for r in rounds for origin in r.origins})
     handles = [
-        Line2D([], [], color=COLORS[Origin(o)], linewidth=2.5, label=Origin(o).label)
+        Line2D([], [], color=ORIGIN_COLORS[Origin(o)], linewidth=2.5, label=Origin(o).label)
         for o in seen
         if Origin(o).label
     ]
@@ -126,7 +126,7 @@ def _draw_round(axis: Axes, r: Round, symmetric: bool, order: list[int]) -> None
         bend = _bend(order[i], order[j], r.n)
         arrow = {
             "arrowstyle": "-" if symmetric else "-|>",
-            "color": COLORS[Origin(origin)],
+            "color": ORIGIN_COLORS[Origin(origin)],
             "linewidth": 2,
             "shrinkA": 6.5,
             "shrinkB": 6.5,

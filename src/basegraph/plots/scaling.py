@@ -31,15 +31,15 @@ def draw_scaling(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
     """
     figure, axes = panels(1, len(PANELS), width=3.8, height=3.4)
     for axis, (key, unit, label) in zip(axes, PANELS, strict=True):
-        for place, name in enumerate(names):
-            own = [r for r in rows if r["topology"] == name]
-            shown = [r for r in own if r[key] is not None]
-            points = len(shown) < len(own) or len(shown) < 12
+        for index, name in enumerate(names):
+            costs = [r for r in rows if r["topology"] == name]
+            shown = [r for r in costs if r[key] is not None]
+            points = len(shown) < len(costs) or len(shown) < 12
             axis.plot(
                 [r["n"] for r in shown],
                 [r[key] * unit for r in shown],
-                linestyle="" if len(shown) < len(own) else STYLES[place % len(STYLES)],
-                color=COLORS[place % len(COLORS)],
+                linestyle="" if len(shown) < len(costs) else STYLES[index % len(STYLES)],
+                color=COLORS[index % len(COLORS)],
                 marker="o" if points else None,
                 markersize=3,
                 linewidth=1.4,

@@ -22,7 +22,7 @@ if sys.platform != "win32":
     import fcntl
 
 LOG = logging.getLogger("basegraph")
-NAME = ".lock"
+LOCK_FILE = ".lock"
 ATTEMPTS = 100
 """Of finding a folder that others are making and removing at the same time."""
 
@@ -70,8 +70,8 @@ def locked(argument: str, folder: Path) -> Iterator[None]:
         yield
     finally:
         if os.getpid() == owner:  # not a fork of it, which leaves the same block
-            if _is_at(handle, folder / NAME):
-                (folder / NAME).unlink()  # while it is held: nobody can hold what is removed
+            if _is_at(handle, folder / LOCK_FILE):
+                (folder / LOCK_FILE).unlink()  # while it is held: nobody can hold what is removed
             _handles.remove(handle)
             os.close(handle)
             with suppress(OSError):  # a folder that is in use
@@ -86,7 +86,7 @@ def _acquire(argument: str, folder: Path) -> tuple[int, list[Path]]:
         try:
             made = [path for path in (folder, *folder.parents) if not path.exists()] or made
             folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(folder / NAME, os.O_RDWR | os.O_CREAT, 0o666)
+            handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as error:
             vanished = isinstance(error, FileNotFoundError | FileExistsError)
             if vanished and not folder.is_file() and attempt < ATTEMPTS - 1:
@@ -103,7 +103,7 @@ def _acquire(argument: str, folder: Path) -> tuple[int, list[Path]]:
                 raise InvalidArgument(argument, str(folder), accepted) from None
             reason = error.strerror or str(error)
             LOG.warning("%s: cannot be locked (%s): let no other process use it", folder, reason)
-        if _is_at(handle, folder / NAME):
+        if _is_at(handle, folder / LOCK_FILE):
             os.ftruncate(handle, 0)
             os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
             return handle, made

@@ -229,8 +229,8 @@ class ElasticRun(Run):
     def _from_node_0(self, facts: dict[str, Any]) -> dict[str, Any]:
         """What node 0 has passed to this call, at every node."""
         texts = texts_of_all(json.dumps(facts), self.engine.membership)
-        whole: dict[str, Any] = json.loads(texts[0])
-        return whole
+        agreed: dict[str, Any] = json.loads(texts[0])
+        return agreed
 
     def _average_of(self, saved: Checkpoint) -> Restart:
         """The average of a checkpoint's nodes, of which there is another number now."""

@@ -214,9 +214,9 @@ class Run:
 
     def _refuse_nonfinite(self) -> None:
         """Neither evaluate nor keep models that are not finite."""
-        place = self.view.first_nonfinite()
-        if place is not None:
-            name, node = place
+        nonfinite = self.view.first_nonfinite()
+        if nonfinite is not None:
+            name, node = nonfinite
             raise self._diverged(f"{name} of node {node} is not finite", self.view.step - 1)
 
     def _diverged(self, what: str, step: int) -> Diverged:

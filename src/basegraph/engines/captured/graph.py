@@ -65,8 +65,8 @@ class CapturedStep:
         torch.cuda.current_stream(device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         # Of this thread only: another one may be preparing the next epoch of another engine.
-        whole = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
-        with nothing_collected(), whole:
+        capture = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
+        with nothing_collected(), capture:
             step()
             self.counter.add_(1)
         for tensor, value in zip(target, kept, strict=False):

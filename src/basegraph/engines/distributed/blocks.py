@@ -37,7 +37,7 @@ class Block(NamedTuple):
     """The method with the options of these parameters."""
 
 
-class Part(NamedTuple):
+class GradientPart(NamedTuple):
     """One parameter's gradient, as a vector, at its place in the buffer."""
 
     first: int
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 def parts_of(
     groups: Iterable[tuple[list[Tensor], Options]], scale: Tensor | None, *, overflowed: bool
-) -> Iterator[Part]:
+) -> Iterator[GradientPart]:
     """The gradients of all parameters, one after another.
 
     A parameter without a gradient gets a zero gradient and no weight decay.
@@ -68,20 +68,20 @@ def parts_of(
                 continue
             if p.grad is None or overflowed:
                 nothing = p.new_zeros(1).expand(p.numel())
-                yield Part(first, nothing, options._replace(decay=0.0))
+                yield GradientPart(first, nothing, options._replace(decay=0.0))
             elif p.grad.is_sparse:
                 raise InvalidArgument("gradient", "sparse", "must be dense")
             else:
                 grad = p.grad.reshape(-1)
-                yield Part(first, grad if scale is None else grad / scale, options)
+                yield GradientPart(first, grad if scale is None else grad / scale, options)
             first += p.numel()
 
 
-def in_blocks(parts: Iterable[Part]) -> list[Block]:
+def in_blocks(parts: Iterable[GradientPart]) -> list[Block]:
     """Cut large parameters into several blocks, and join small ones with equal options."""
     blocks: list[Block] = []
 
-    def alike(part: Part) -> tuple[bool, Options]:
+    def alike(part: GradientPart) -> tuple[bool, Options]:
         return len(part.grad) <= SMALL_TENSOR, part.options
 
     for (small, options), run in groupby(parts, alike):

@@ -37,23 +37,23 @@ def broadcast(x: Tensor, membership: Membership, phase: str) -> None:
 
 def all_gather(x: Tensor, membership: Membership, phase: str) -> list[Tensor]:
     """All nodes' x, at every node."""
-    own = x.contiguous()
-    rows = [torch.empty_like(own) for _ in range(membership.n)]
+    sent = x.contiguous()
+    rows = [torch.empty_like(sent) for _ in range(membership.n)]
     outputs = [[_real(row) for row in rows]]
     options = c10d.AllgatherOptions()
     with _completed(membership, options, phase) as wait:
-        wait(membership.group.allgather(outputs, [_real(own)], options))
+        wait(membership.group.allgather(outputs, [_real(sent)], options))
     return rows
 
 
 def gather(x: Tensor, membership: Membership, phase: str) -> list[Tensor]:
     """All nodes' x at node 0, nothing elsewhere."""
-    own = x.contiguous()
-    rows = [torch.empty_like(own) for _ in range(membership.n if membership.node == 0 else 0)]
+    sent = x.contiguous()
+    rows = [torch.empty_like(sent) for _ in range(membership.n if membership.node == 0 else 0)]
     outputs = [[_real(row) for row in rows]] if rows else []
     options = c10d.GatherOptions()
     with _completed(membership, options, phase) as wait:
-        wait(membership.group.gather(outputs, [_real(own)], options))
+        wait(membership.group.gather(outputs, [_real(sent)], options))
     return rows
 
 

@@ -16,7 +16,7 @@ from basegraph.data.dataset import Dataset
 from basegraph.engines.contract import EngineProblem, EngineRun
 from basegraph.engines.device import DeviceData
 from basegraph.engines.distributed import collectives
-from basegraph.engines.distributed.blocks import Options, Part, in_blocks
+from basegraph.engines.distributed.blocks import GradientPart, Options, in_blocks
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.torchrun import orphaned
 from basegraph.engines.distributed.method import NodeMethod
@@ -101,7 +101,7 @@ class DistributedEngine:
             losses, gradients = self.gradients(self.x_d[None], samples[None], labels[None])
         lr = self.problem.learning_rate(self.step)
         options = Options(lr, self.config.weight_decay, self.problem.method)
-        self.method.step(self.step, in_blocks([Part(0, gradients[0], options)]))
+        self.method.step(self.step, in_blocks([GradientPart(0, gradients[0], options)]))
         self._step += 1
         self._losses.append(losses[0])
 
@@ -136,10 +136,10 @@ class DistributedEngine:
 
     def agree_on_signals(self, seen: Sequence[int]) -> list[int]:
         """The signals that any node has seen; by the time of a step, when to ask next."""
-        own = seen[0] if seen else int(PARENT_ENDED) if orphaned() else 0
+        signal_number = seen[0] if seen else int(PARENT_ENDED) if orphaned() else 0
         now, (step, before) = time.monotonic(), self._exchanged
         each = (now - before) / max(1, self.step - step)
-        number = torch.tensor([own, each], dtype=torch.float64, device=self.device)
+        number = torch.tensor([signal_number, each], dtype=torch.float64, device=self.device)
         answers = self._of_all(number, "the signals").cpu()
         slowest = max(float(answers[:, 1].max()), 1e-9)
         self._max_pending = int(min(MAX_PENDING, max(1.0, EXCHANGE_SECONDS / slowest)))
@@ -162,11 +162,11 @@ class DistributedEngine:
         Every node evaluates its own model, and the average of all on its share of the samples.
         """
         average = self._average(self.x_d.clone())
-        mine = self.node in selection.nodes
+        evaluates = self.node in selection.nodes
         scores = {}
         for name, samples in selection.sets.items():
             places = torch.as_tensor(samples).to(self.device)
-            asked = self.data.questions(name, places if mine else places[:0])
+            asked = self.data.questions(name, places if evaluates else places[:0])
             shared = asked._replace(places=places[self.node :: self.n])
             sums = torch.cat([self._totals(self.x_d, asked), self._totals(average, shared)])
             counts = self._of_all(sums, "the evaluation").cpu()
@@ -202,20 +202,22 @@ class DistributedEngine:
 
     def tensors(self) -> dict[str, Tensor]:
         """At node 0 what a checkpoint holds, (n, ...) each; nothing elsewhere."""
-        whole = {}
-        for name, own in self.method.vectors().items():
-            parts = collectives.gather(own, self.membership, f"the checkpoint of step {self.step}")
+        gathered = {}
+        for name, vector in self.method.vectors().items():
+            parts = collectives.gather(
+                vector, self.membership, f"the checkpoint of step {self.step}"
+            )
             if parts:
-                whole[name] = torch.stack(parts)
-        return whole
+                gathered[name] = torch.stack(parts)
+        return gathered
 
     def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Continue from what node 0 has."""
-        own = {name: torch.empty_like(v) for name, v in self.method.vectors().items()}
-        for name, mine in own.items():
-            parts = list(tensors[name].to(mine)) if self.node == 0 else []
-            collectives.scatter(mine, parts, self.membership, "the restart")
-        self.method.restore(own)
+        vectors = {name: torch.empty_like(v) for name, v in self.method.vectors().items()}
+        for name, vector in vectors.items():
+            parts = list(tensors[name].to(vector)) if self.node == 0 else []
+            collectives.scatter(vector, parts, self.membership, "the restart")
+        self.method.restore(vectors)
         self._step = step
 
     def begin_again(self, x_d: Tensor, step: int) -> None:
@@ -229,7 +231,7 @@ class DistributedEngine:
     def _average(self, x_d: Tensor) -> Tensor:
         return self.mixer.average(x_d, self.step, x_d)
 
-    def _of_all(self, own: Tensor, what: str) -> Tensor:
+    def _of_all(self, part: Tensor, what: str) -> Tensor:
         """(n, ...): what each node has."""
         phase = f"{what} of step {self.step}"
-        return torch.stack(collectives.all_gather(own, self.membership, phase))
+        return torch.stack(collectives.all_gather(part, self.membership, phase))

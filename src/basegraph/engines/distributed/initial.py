@@ -42,29 +42,29 @@ class InitialModel:
         for tensor in self._tensors:
             kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
         for tensors in kinds.values():
-            whole = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
-            broadcast(whole, self._membership, "the first broadcast")
-            parts = torch.split(whole, [tensor.numel() for tensor in tensors])
+            joined = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+            broadcast(joined, self._membership, "the first broadcast")
+            parts = torch.split(joined, [tensor.numel() for tensor in tensors])
             for tensor, part in zip(tensors, parts, strict=True):
                 self._overwrite(tensor, part.view(tensor.shape))
 
     def _overwrite(self, tensor: Tensor, value: Tensor) -> None:
         if not torch.equal(value, tensor):
-            own = tensor.detach().clone()
+            before = tensor.detach().clone()
             tensor.copy_(value)
-            self._overwritten.append((tensor, own, value, tensor._version))
+            self._overwritten.append((tensor, before, value, tensor._version))
 
     @torch.no_grad()
     def undo(self) -> None:
         """Restore the values before the broadcast, where nothing has been written since."""
         for (
             tensor,
-            own,
+            before,
             value,
             version,
         ) in self._overwritten:  # p.data.copy_ is not counted by torch
             if tensor._version == version and torch.equal(tensor, value):
-                tensor.copy_(own)
+                tensor.copy_(before)
         self.finish(resumed=True)
 
     def finish(self, *, resumed: bool) -> None:

@@ -80,8 +80,8 @@ class NodeMethod:
     def restore(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` returned."""
         self.node.drop_exchange()
-        for name, mine in self.vectors().items():
-            mine.copy_(vectors[name])
+        for name, vector in self.vectors().items():
+            vector.copy_(vectors[name])
         self._show_model()
 
     @torch.no_grad()

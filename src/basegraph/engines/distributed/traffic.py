@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 
 LOG = logging.getLogger("basegraph")
-WINDOW = 100
+STRAGGLER_ROUNDS = 100
 """Exchanges over which waiting is looked at."""
 TOO_MUCH = 0.5
 """The share of the time above which a node that waits says so."""
@@ -58,7 +58,7 @@ class Straggler:
     def exchanged(self) -> None:
         """After an exchange: every so often, see who is waited for."""
         self._count += 1
-        if self._count < WINDOW:
+        if self._count < STRAGGLER_ROUNDS:
             return
         elapsed = time.perf_counter() - self._began
         waited = self._traffic.seconds_waited - self._waited

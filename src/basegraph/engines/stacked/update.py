@@ -53,9 +53,9 @@ def update(
         # block's is kept: all blocks make the same of it.
         part = type(state)(*(s[:, columns] if s.shape[1] == size else s for s in state))
         x_part, new = method.step(x_nd[:, columns], gradients[:, columns], part, lr, mix)
-        for whole, fresh in zip(state, new, strict=True):
-            if whole.shape[1] == size:
-                whole[:, columns] = fresh  # before x is overwritten: this may be the old x
+        for old, fresh in zip(state, new, strict=True):
+            if old.shape[1] == size:
+                old[:, columns] = fresh  # before x is overwritten: this may be the old x
         x_nd[:, columns] = x_part
     kept = (w if w.shape[1] == size else f for w, f in zip(state, new, strict=True))
     return x_nd, type(state)(*kept)

@@ -67,8 +67,8 @@ class StackedRun:
     @property
     def state(self) -> Any:
         """The method's state at the run's nodes."""
-        whole = self._nodes.state
-        return type(whole)(*(part[self._where] for part in whole))
+        state = self._nodes.state
+        return type(state)(*(part[self._where] for part in state))
 
     def evaluate(self, selection: Selection) -> dict[str, Score]:
         """The scores of these nodes on these samples, by set."""

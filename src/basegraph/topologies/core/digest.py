@@ -25,9 +25,9 @@ def digest(topology: Topology, rounds: int = 64) -> str:
         True
 
     """
-    whole = hashlib.sha256()
+    checksum = hashlib.sha256()
     for step in range(topology.period or rounds):
         r = topology.round(step)
         for part in (r.receivers, r.senders, r.numerators, r.denominators):
-            whole.update(np.ascontiguousarray(part).data)
-    return whole.hexdigest()
+            checksum.update(np.ascontiguousarray(part).data)
+    return checksum.hexdigest()

@@ -128,13 +128,13 @@ def fewest_factors(n: int, largest: int) -> tuple[int, ...]:
     divisors = _divisors(n)
     steps = [d for d in divisors if 2 <= d <= largest]
     best: dict[int, tuple[int, int, tuple[int, ...]]] = {1: (0, 0, ())}
-    for whole in divisors[1:]:
+    for product in divisors[1:]:
         options = []
         for factor in steps:
-            if whole % factor == 0 and whole // factor in best:
-                length, total, factors = best[whole // factor]
+            if product % factor == 0 and product // factor in best:
+                length, total, factors = best[product // factor]
                 options.append((length + 1, total + factor, tuple(sorted((*factors, factor)))))
-        best[whole] = min(options)
+        best[product] = min(options)
     return best[n][2]
 
 

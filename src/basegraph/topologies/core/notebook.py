@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from basegraph.topologies.core.round import Round
     from basegraph.topologies.core.sequence import Topology
 
-MOST_DRAWN_NODES = 64
+NOTEBOOK_NODES = 64
 """Rounds of more nodes are named, not drawn."""
-MOST_ROUNDS = 12
+NOTEBOOK_ROUNDS = 12
 """So many rounds of a topology are drawn."""
-MOST_ARCS = 1024
+NOTEBOOK_ARCS = 1024
 """Rounds of more arcs are named, not drawn."""
 SIZE, RADIUS, DOT = 130, 50.0, 3.0
 """Pixels: a drawing's side, its circle of nodes, a node."""
@@ -30,20 +30,20 @@ def topology_html(topology: Topology) -> str:
     """
     lines = [repr(topology), topology.note]
     rounds = topology.period or 1
-    steps = range(min(rounds, MOST_ROUNDS))
-    if topology.n > MOST_DRAWN_NODES:
-        lines.append(f"not drawn: more than {MOST_DRAWN_NODES} nodes")
+    steps = range(min(rounds, NOTEBOOK_ROUNDS))
+    if topology.n > NOTEBOOK_NODES:
+        lines.append(f"not drawn: more than {NOTEBOOK_NODES} nodes")
         steps = range(0)
-    elif rounds > MOST_ROUNDS:
-        lines.append(f"the first {MOST_ROUNDS} of {rounds} rounds")
+    elif rounds > NOTEBOOK_ROUNDS:
+        lines.append(f"the first {NOTEBOOK_ROUNDS} of {rounds} rounds")
     drawings = [_panel(topology.round(step), f"round {step}") for step in steps]
     return _page(lines, drawings)
 
 
 def round_html(r: Round) -> str:
     """A round as HTML: what it is, and a drawing of it."""
-    if r.n > MOST_DRAWN_NODES:
-        return _page([repr(r), f"not drawn: more than {MOST_DRAWN_NODES} nodes"], [])
+    if r.n > NOTEBOOK_NODES:
+        return _page([repr(r), f"not drawn: more than {NOTEBOOK_NODES} nodes"], [])
     return _page([repr(r)], [_panel(r, "")])
 
 
@@ -55,7 +55,7 @@ def _page(lines: Iterable[str], drawings: Iterable[str]) -> str:
 
 def _panel(r: Round, title: str) -> str:
     """One drawing with its title below."""
-    drawn = len(r.receivers) <= MOST_ARCS
+    drawn = len(r.receivers) <= NOTEBOOK_ARCS
     body = _svg(r) if drawn else f"<div>{escape(repr(r))}</div>"
     return (
         f'<figure style="margin:4px;text-align:center">{body}'

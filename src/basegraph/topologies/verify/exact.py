@@ -42,8 +42,8 @@ def prove_product(topology: Topology, period: int, scale: int, bits: int) -> Non
     for columns in chunks:
         rows = np.zeros(n, dtype=object)
         rows[columns.start : columns.stop] = [1 << (bits * c) for c in range(len(columns))]
-        for own, slots in rounds:
-            mixed = own * rows
+        for self_weights, slots in rounds:
+            mixed = self_weights * rows
             for receivers, senders, arcs in slots:
                 mixed[receivers] += arcs * rows[senders]
             rows = mixed
@@ -59,13 +59,13 @@ Slot = tuple[IntArray, IntArray, NDArray[Any]]
 
 def _integer_round(r: Round) -> tuple[NDArray[Any], list[Slot]]:
     """Self weights and arcs over the common denominator; every node's s-th arc is in slot s."""
-    _, arcs, own = r.over_common_denominator()
+    _, arcs, self_weights = r.over_common_denominator()
     heard = np.bincount(r.receivers, minlength=r.n)
     slot = np.arange(len(arcs)) - np.repeat(np.cumsum(heard) - heard, heard)
     order = np.argsort(slot, kind="stable")
     cuts: Any = np.cumsum(np.bincount(slot))[:-1] if len(slot) else []
     slots = [(r.receivers[s], r.senders[s], arcs[s].astype(object)) for s in np.split(order, cuts)]
-    return own.astype(object), slots
+    return self_weights.astype(object), slots
 
 
 def _blame(topology: Topology, i: int, columns: range, row: int, scale: int, bits: int) -> None:

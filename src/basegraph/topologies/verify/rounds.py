@@ -64,14 +64,15 @@ def _check_round(r: Round, topology: Topology, where: str) -> int:
     refuse(r.denominators < 1, "has a denominator below 1")
     refuse(r.numerators < 1, "is not positive")
     refuse(r.repeated(), "occurs twice")
-    scale, arcs, own = r.over_common_denominator()
-    if (own < 0).any():
-        i = int(np.argmax(own < 0))
+    scale, arcs, self_weights = r.over_common_denominator()
+    if (self_weights < 0).any():
+        i = int(np.argmax(self_weights < 0))
+        heard = Fraction(scale - int(self_weights[i]), scale)
         raise InvalidRound(
-            f"{where}: node {i} hears weights that sum to {Fraction(scale - int(own[i]), scale)}, "
+            f"{where}: node {i} hears weights that sum to {heard}, "
             f"which leaves it a negative self weight"
         )
-    columns = own.copy()
+    columns = self_weights.copy()
     np.add.at(columns, r.senders, arcs)
     if (columns != scale).any():
         j = int(np.argmax(columns != scale))

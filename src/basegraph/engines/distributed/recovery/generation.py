@@ -18,12 +18,12 @@ from basegraph.engines.distributed.membership.handshake import HANDSHAKE, togeth
 from basegraph.errors import short
 from basegraph.storage.files import replacing
 
-NAME = "generation.json"
+GENERATION_FILE = "generation.json"
 
 
 def last(folder: Path) -> int:
     """The number of the last start that this folder knows of; 0 if of none."""
-    path = folder / NAME
+    path = folder / GENERATION_FILE
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -55,5 +55,5 @@ def begin(folder: Path, number: int) -> None:
     if last(folder) >= number:  # another node on this machine was quicker
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with replacing(folder / NAME) as temporary:
+    with replacing(folder / GENERATION_FILE) as temporary:
         temporary.write_text(json.dumps({"generation": number}) + "\n", encoding="utf-8")

@@ -25,7 +25,7 @@ from basegraph.engines.distributed.membership.handshake import Refused, texts_of
 from basegraph.engines.distributed.recovery.node_files import GENERATION, PATTERN
 
 LOG = logging.getLogger("basegraph")
-FACTS: checkpoint.Schema = {
+SURVIVOR_FACTS: checkpoint.Schema = {
     "node": checkpoint.integer(0),
     "n": checkpoint.integer(1),
     "step": checkpoint.integer(0),
@@ -90,7 +90,7 @@ def restart(
         folder: Where the survivors' files are.
         like: A vector of the size that a model has.
         membership: Who the nodes are.
-        schema: Facts that a survivor must have besides those of `FACTS`.
+        schema: Facts that a survivor must have besides those of `SURVIVOR_FACTS`.
         left_out: Why a survivor with these facts is left out, or nothing; may raise
             `CheckpointError` where they cannot be true.
 
@@ -98,7 +98,7 @@ def restart(
         BasegraphError: There are files, and none of them can be used.
 
     """
-    schema = {**FACTS, **(schema or {})}
+    schema = {**SURVIVOR_FACTS, **(schema or {})}
     seen = together(lambda: _look(folder, like, schema, left_out), membership)
     usable = [(str(path), facts) for path, facts in seen.usable.items()]
     report = {"usable": usable, "broken": seen.broken, "left_out": seen.left_out}

@@ -21,9 +21,9 @@ from weakref import WeakSet
 import torch
 import torch.distributed as dist
 
-from basegraph.engines.signals import ECHO, NUMBERS, SignalLog
+from basegraph.engines.signals import ECHO, STOP_SIGNALS, SignalLog
 
-GRACE = 10.0
+STOP_SECONDS = 10.0
 """Seconds that a node which is asked to stop has to complete its step."""
 NUDGE = signal.SIGURG
 """The signal that interrupts the main thread; ignored by default."""
@@ -32,7 +32,7 @@ UNUSED_TAGS = range(6900, 6904)
 
 
 class Deadline:
-    """Ends every wait for other nodes `GRACE` seconds after the first signal.
+    """Ends every wait for other nodes `STOP_SECONDS` seconds after the first signal.
 
     Args:
         log: The log of the signals.
@@ -78,13 +78,13 @@ class Deadline:
             if number is None:
                 return
             now = time.monotonic()
-            if number in NUMBERS and self._log.handles(number):
+            if number in STOP_SIGNALS and self._log.handles(number):
                 count += 1
                 first = now if count == 1 else first
                 if count > 2 and now - first > ECHO:
                     time.sleep(ECHO)  # in which the main thread ends, unless it waits inside torch
                     os._exit(128 + number)
-            if count and now - first > GRACE:
+            if count and now - first > STOP_SECONDS:
                 self._end_waits()
                 if self.nudges:
                     os.kill(os.getpid(), NUDGE)
@@ -114,7 +114,7 @@ class Deadline:
 def logged_signals_with_deadline() -> Iterator[SignalLog]:
     """Log SIGINT and SIGTERM inside of the block; after one, waits for nodes end in time."""
     log = SignalLog()
-    log.install(*NUMBERS)
+    log.install(*STOP_SIGNALS)
     deadline = Deadline(log)
     deadline.groups.add(dist.group.WORLD)
     try:

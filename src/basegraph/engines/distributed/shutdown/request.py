@@ -1,7 +1,7 @@
 """Requests to stop: a signal (a scheduler's, torchrun's, Ctrl-C), or the end of torchrun.
 
 A node completes the step under way, and saves and exits before the next one. If that takes longer
-than `deadline.GRACE`, it saves and exits where it is.
+than `deadline.STOP_SECONDS`, it saves and exits where it is.
 """
 
 from __future__ import annotations
