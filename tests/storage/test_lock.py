@@ -18,9 +18,9 @@ import os, sys, time
 from pathlib import Path
 from basegraph.storage.lock import locked
 with locked("--out", Path(sys.argv[1])):
-    child = os.fork() if "fork" in sys.argv else 0
-    if child or "fork" not in sys.argv:
-        print(child, flush=True)
+    forks = "fork" in sys.argv
+    if not forks or os.fork() == 0:  # the child speaks: it has let go of the lock by then
+        print(os.getpid() if forks else 0, flush=True)
     time.sleep(1000)
 """
 
