@@ -16,6 +16,8 @@ import basegraph as bg
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "basegraph"
+OLD_NAMES = {"gossip"}
+"""Names that still work, and are neither listed nor documented: `bg.analysis.gossip`."""
 LAZY_PACKAGES = [
     "basegraph",
     *[f"basegraph.{name}" for name in ("engines", "models", "optim", "plots", "training")],
@@ -79,7 +81,7 @@ def test_what_type_checkers_see_is_what_is_loaded(package):
         for alias in statement.names
     }
     assert seen == module._HOMES
-    assert sorted(module.__all__) == sorted(seen)
+    assert sorted(module.__all__) == sorted(seen.keys() - OLD_NAMES)
     for name in module.__all__:
         assert getattr(module, name) is not None
 

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
         consensus_error,
         consensus_rate,
         diagnose,
-        gossip,
         noise_disagreement,
         pair_weights,
         shortest_possible,
         theorem_1_length,
         training_disagreement,
     )
+    from basegraph.topologies.analysis import gossip as gossip
     from basegraph.topologies.catalog import TOPOLOGIES, topology
     from basegraph.topologies.core.origin import Origin
     from basegraph.topologies.core.round import Round
@@ -105,7 +105,12 @@ else:
         "train": "basegraph.training.train",
     }
     _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "export", "train"), "torch")
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES, _NEEDS)
+    __getattr__, _names = lazy_names(__name__, _HOMES, _NEEDS)
+
+    def __dir__() -> list[str]:
+        """The public names; `gossip`, which is `analysis.gossip`, only differs by case from one."""
+        return [name for name in _names() if name != "gossip"]
+
 
 __version__ = "0.1.0"
 
@@ -139,7 +144,6 @@ __all__ = [
     "diagnose",
     "export",
     "from_networkx",
-    "gossip",
     "noise_disagreement",
     "pair_weights",
     "shortest_possible",

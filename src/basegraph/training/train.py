@@ -73,6 +73,13 @@ def train(
         Diverged: If a loss or a model becomes infinite or NaN.
         Interrupted: If a signal asks to stop; a checkpoint has been written.
 
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = train(RunConfig(nodes=4, epochs=2), f"{folder}/run")
+        >>> [row["epoch"] for row in rows]
+        [1, 2]
+
     """
     folder = Path(out)
     with open_run(folder, resume=resume) as opened:
@@ -167,7 +174,7 @@ def recorded(
     if own.topology is not None:
         config = replace(config, topology=_recorded_topology(own.topology))
     if own.method is not None:
-        config = replace(config, algorithm=f"{OWN}{own.method.name}")
+        config = replace(config, algorithm=own.method.spec or f"{OWN}{own.method.name}")
     return config
 
 
