@@ -8,6 +8,7 @@ import pydoc
 import re
 import subprocess
 import sys
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,14 @@ def test_tests_mirror_the_source():
             assert (SOURCE / folder / "__init__.py").is_file(), folder
     packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
     assert packages <= {folder.parts[0] for folder in folders}
+
+
+def test_no_module_hides_behind_an_exported_name():
+    """`import basegraph.topologies.short.euclid` must be a module where it is one: `_euclid` is."""
+    for folder in SOURCE.rglob("__init__.py"):
+        package = ".".join(["basegraph", *folder.parent.relative_to(SOURCE).parts])
+        exported = getattr(importlib.import_module(package), "__all__", [])
+        modules = {path.stem for path in folder.parent.glob("*.py")}
+        hidden = [name for name in exported if name in modules]
+        hidden = [n for n in hidden if not ismodule(getattr(sys.modules[package], n))]
+        assert not hidden, f"{package}: {hidden}"

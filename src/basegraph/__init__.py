@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from basegraph.topologies.core.origin import Origin
     from basegraph.topologies.core.round import Round
     from basegraph.topologies.core.sequence import Sequence, Topology
+    from basegraph.topologies.transform._stay_home import stay_home
     from basegraph.topologies.transform.interchange import from_networkx
-    from basegraph.topologies.transform.stay_home import stay_home
     from basegraph.topologies.verify.certificate import Certificate, verify
     from basegraph.training.config import RunConfig
     from basegraph.training.export import export
@@ -97,7 +97,7 @@ else:
         "Sequence": "basegraph.topologies.core.sequence",
         "Topology": "basegraph.topologies.core.sequence",
         "from_networkx": "basegraph.topologies.transform.interchange",
-        "stay_home": "basegraph.topologies.transform.stay_home",
+        "stay_home": "basegraph.topologies.transform._stay_home",
         "Certificate": "basegraph.topologies.verify.certificate",
         "verify": "basegraph.topologies.verify.certificate",
         "RunConfig": "basegraph.training.config",

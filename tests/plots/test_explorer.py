@@ -13,8 +13,8 @@ import pytest
 
 import basegraph as bg
 from basegraph.plots.explorer import LEFT_OUT, write_page
-from basegraph.topologies.short.euclid import factors as library_factors
-from basegraph.topologies.short.euclid import mirrors as library_mirrors
+from basegraph.topologies.short._euclid import factors as library_factors
+from basegraph.topologies.short._euclid import mirrors as library_mirrors
 from support.cli import ok, run_here
 
 CHROMIUM = shutil.which("chromium")

@@ -15,7 +15,7 @@ from basegraph.data.catalog import load
 from basegraph.data.dataset import DataError, Dataset, Split
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
-from basegraph.storage.provenance import provenance
+from basegraph.storage._provenance import provenance
 from basegraph.training.config import RunConfig, read_toml
 from basegraph.training.train import train
 from basegraph.training.watcher import Watcher

@@ -23,8 +23,8 @@ from basegraph.cli.train import train
 from basegraph.cli.verify import verify
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
+from basegraph.storage._provenance import recorded_command
 from basegraph.storage.files import AlreadyExists
-from basegraph.storage.provenance import recorded_command
 
 # Typer's usage errors descend from a class of click's that it does not re-export everywhere.
 UsageError: Any = typer.BadParameter.__bases__[0]

@@ -18,10 +18,10 @@ from basegraph.data.dataset import Dataset
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import Checkpoint
 from basegraph.errors import InvalidArgument
+from basegraph.storage._provenance import provenance
 from basegraph.storage.files import leftovers, replacing, writing
 from basegraph.storage.inputs import BadFile, read_json, read_text
 from basegraph.storage.lock import locked
-from basegraph.storage.provenance import provenance
 from basegraph.training.config import RunConfig
 from basegraph.training.metrics import Metrics, from_json, to_json
 from basegraph.training.problem import Facts

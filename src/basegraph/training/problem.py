@@ -8,13 +8,13 @@ from typing import NamedTuple, NotRequired, TypedDict
 import numpy as np
 from torch import nn
 
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
-from basegraph.algorithms.local_steps import communicates, round_index
-from basegraph.algorithms.method import Method
-from basegraph.algorithms.stability import (
+from basegraph.algorithms._stability import (
     largest_stable_damping,
     require_stable,
 )
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
+from basegraph.algorithms.local_steps import communicates, round_index
+from basegraph.algorithms.method import Method
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out
 from basegraph.data.plan import Planner
@@ -23,7 +23,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
 from basegraph.topologies.catalog import topology
-from basegraph.topologies.core.digest import digest
+from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.schedule import learning_rate

@@ -22,7 +22,7 @@ from basegraph.models.gradients import Loss
 from basegraph.models.networks import build
 from basegraph.storage.files import CannotWrite
 from basegraph.topologies.catalog import topology as build_topology
-from basegraph.topologies.core.digest import digest
+from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.estimate import estimate
