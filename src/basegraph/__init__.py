@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from basegraph.topologies.transform._stay_home import stay_home
     from basegraph.topologies.transform.interchange import from_networkx
     from basegraph.topologies.verify.certificate import Certificate, verify
+    from basegraph.training._export import export
+    from basegraph.training._train import train
     from basegraph.training.config import RunConfig
-    from basegraph.training.export import export
-    from basegraph.training.train import train
 else:
     _HOMES = {
         "ALGORITHMS": "basegraph.algorithms.catalog",
@@ -101,8 +101,8 @@ else:
         "Certificate": "basegraph.topologies.verify.certificate",
         "verify": "basegraph.topologies.verify.certificate",
         "RunConfig": "basegraph.training.config",
-        "export": "basegraph.training.export",
-        "train": "basegraph.training.train",
+        "export": "basegraph.training._export",
+        "train": "basegraph.training._train",
     }
     _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "export", "train"), "torch")
     __getattr__, _names = lazy_names(__name__, _HOMES, _NEEDS)

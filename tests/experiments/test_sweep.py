@@ -17,8 +17,8 @@ from basegraph.experiments.sweep import Progress, SweepFolder, run_sweep
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import memory
+from basegraph.training._train import train, train_together
 from basegraph.training.config import RunConfig
-from basegraph.training.train import train, train_together
 from support.cli import ok, run, run_here
 from support.held import held
 

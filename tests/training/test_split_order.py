@@ -15,9 +15,9 @@ from basegraph.engines import checkpoint
 from basegraph.experiments.grid import expand
 from basegraph.experiments.sweep import SweepFolder
 from basegraph.models.networks import build
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
-from basegraph.training.train import train
 from basegraph.training.watcher import Watcher
 from support.cli import ok, run_here
 
