@@ -20,7 +20,7 @@ import numpy as np
 from provenance import header
 
 import basegraph as bg
-from basegraph.topologies.analysis.gossip import gaussian_start
+from basegraph.topologies.analysis._gossip import gaussian_start
 
 
 def copy_seconds(x: np.ndarray) -> float:

@@ -17,8 +17,8 @@ from typing import Any
 from basegraph.cli.compare import read_run
 from basegraph.cli.output import progress, table
 from basegraph.plots.learning import draw_learning
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
-from basegraph.training.train import train
 
 CASES = [
     ("all-reduce", {"algorithm": "allreduce-sgd", "topology": "complete"}),

@@ -28,7 +28,7 @@ from basegraph.topologies.core.tables import TableFormat, read_table, write_tabl
 from basegraph.topologies.short.laid_middle import LaidMiddle
 from basegraph.topologies.short.layout import lay_out
 from basegraph.topologies.short.planner import default_planner
-from basegraph.topologies.steady.solved_mix import AIM, MixParameters, far_blocks, solved_mix
+from basegraph.topologies.steady._solved_mix import AIM, MixParameters, far_blocks, solved_mix
 
 RHO, MOMENTUM = 0.05, 0.9
 HOT, WARM, COLD = 4e-4, 1e-4, 2e-5

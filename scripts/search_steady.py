@@ -24,8 +24,8 @@ import numpy as np
 
 import basegraph as bg
 from basegraph.topologies.core.tables import TableFormat, read_table, write_table
-from basegraph.topologies.short.euclid import Mirror, chain, euclid_length
-from basegraph.topologies.steady.free_mirrors import MirrorParameters, free_mirrors
+from basegraph.topologies.short._euclid import Mirror, chain, euclid_length
+from basegraph.topologies.steady._free_mirrors import MirrorParameters, free_mirrors
 
 RHO, MOMENTUM = 0.05, 0.9
 

@@ -8,6 +8,7 @@ import pydoc
 import re
 import subprocess
 import sys
+from inspect import ismodule
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ import basegraph as bg
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "basegraph"
+OLD_NAMES = {"gossip"}
+"""Names that still work, and are neither listed nor documented: `bg.analysis.gossip`."""
 LAZY_PACKAGES = [
     "basegraph",
     *[f"basegraph.{name}" for name in ("engines", "models", "optim", "plots", "training")],
@@ -79,7 +82,7 @@ def test_what_type_checkers_see_is_what_is_loaded(package):
         for alias in statement.names
     }
     assert seen == module._HOMES
-    assert sorted(module.__all__) == sorted(seen)
+    assert sorted(module.__all__) == sorted(seen.keys() - OLD_NAMES)
     for name in module.__all__:
         assert getattr(module, name) is not None
 
@@ -152,3 +155,14 @@ def test_tests_mirror_the_source():
             assert (SOURCE / folder / "__init__.py").is_file(), folder
     packages = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
     assert packages <= {folder.parts[0] for folder in folders}
+
+
+def test_no_module_hides_behind_an_exported_name():
+    """`import basegraph.topologies.short.euclid` must be a module where it is one: `_euclid` is."""
+    for folder in SOURCE.rglob("__init__.py"):
+        package = ".".join(["basegraph", *folder.parent.relative_to(SOURCE).parts])
+        exported = getattr(importlib.import_module(package), "__all__", [])
+        modules = {path.stem for path in folder.parent.glob("*.py")}
+        hidden = [name for name in exported if name in modules]
+        hidden = [n for n in hidden if not ismodule(getattr(sys.modules[package], n))]
+        assert not hidden, f"{package}: {hidden}"

@@ -45,23 +45,23 @@ if TYPE_CHECKING:
         consensus_error,
         consensus_rate,
         diagnose,
-        gossip,
         noise_disagreement,
         pair_weights,
         shortest_possible,
         theorem_1_length,
         training_disagreement,
     )
+    from basegraph.topologies.analysis import gossip as gossip
     from basegraph.topologies.catalog import TOPOLOGIES, topology
     from basegraph.topologies.core.origin import Origin
     from basegraph.topologies.core.round import Round
     from basegraph.topologies.core.sequence import Sequence, Topology
+    from basegraph.topologies.transform._stay_home import stay_home
     from basegraph.topologies.transform.interchange import from_networkx
-    from basegraph.topologies.transform.stay_home import stay_home
     from basegraph.topologies.verify.certificate import Certificate, verify
+    from basegraph.training._export import export
+    from basegraph.training._train import train
     from basegraph.training.config import RunConfig
-    from basegraph.training.export import export
-    from basegraph.training.train import train
 else:
     _HOMES = {
         "ALGORITHMS": "basegraph.algorithms.catalog",
@@ -97,15 +97,20 @@ else:
         "Sequence": "basegraph.topologies.core.sequence",
         "Topology": "basegraph.topologies.core.sequence",
         "from_networkx": "basegraph.topologies.transform.interchange",
-        "stay_home": "basegraph.topologies.transform.stay_home",
+        "stay_home": "basegraph.topologies.transform._stay_home",
         "Certificate": "basegraph.topologies.verify.certificate",
         "verify": "basegraph.topologies.verify.certificate",
         "RunConfig": "basegraph.training.config",
-        "export": "basegraph.training.export",
-        "train": "basegraph.training.train",
+        "export": "basegraph.training._export",
+        "train": "basegraph.training._train",
     }
     _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "export", "train"), "torch")
-    __getattr__, __dir__ = lazy_names(__name__, _HOMES, _NEEDS)
+    __getattr__, _names = lazy_names(__name__, _HOMES, _NEEDS)
+
+    def __dir__() -> list[str]:
+        """The public names; `gossip`, which is `analysis.gossip`, only differs by case from one."""
+        return [name for name in _names() if name != "gossip"]
+
 
 __version__ = "0.1.0"
 
@@ -139,7 +144,6 @@ __all__ = [
     "diagnose",
     "export",
     "from_networkx",
-    "gossip",
     "noise_disagreement",
     "pair_weights",
     "shortest_possible",

@@ -162,6 +162,19 @@ def split_spec(argument: str, spec: str, known: Collection[str]) -> tuple[str, d
     return name, options
 
 
+def spec_of(name: str, options: Mapping[str, object]) -> str:
+    """The spec of a name with these options.
+
+    >>> spec_of("dsgdm", {"momentum": 0.5, "nesterov": True}), spec_of("ring", {})
+    ('dsgdm:momentum=0.5,nesterov=true', 'ring')
+    """
+    written = ",".join(
+        f"{option}={str(value).lower() if isinstance(value, bool) else value}"
+        for option, value in options.items()
+    )
+    return f"{name}:{written}" if written else name
+
+
 def refuse_twice(spec: str, written: Mapping[str, object], given: Mapping[str, object]) -> None:
     """Refuse an option that is given both in a spec and beside it."""
     for option in written.keys() & given.keys():

@@ -29,7 +29,7 @@ def test_tracking_is_exact_on_changing_graphs(name):
 
 
 def test_damped_d2_is_exact_on_a_finite_time_sequence():
-    from basegraph.algorithms.stability import largest_stable_damping
+    from basegraph.algorithms._stability import largest_stable_damping
 
     problem, t = Quadratics(25), bg.topology("base", n=25)
     share = largest_stable_damping(t)

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import basegraph as bg
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm
-from basegraph.algorithms.stability import (
+from basegraph.algorithms._stability import (
     Unstable,
     largest_stable_damping,
     require_stable,
     stability,
 )
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 import basegraph as bg
 from basegraph.cli.compare import find_runs
 from basegraph.storage.files import TEMPORARY
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
-from basegraph.training.train import train
 from support.cli import ok, run_here
 
 SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}

@@ -20,10 +20,10 @@ from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.recovery import node_files, survivors
 from basegraph.experiments.grid import expand
 from basegraph.experiments.sweep import SweepFolder, run_sweep
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.elastic import SURVIVOR
 from basegraph.training.folder import FACTS
-from basegraph.training.train import train
 
 SMALL = {"nodes": 2, "epochs": 1, "batch": 400}
 

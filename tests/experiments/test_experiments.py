@@ -14,7 +14,7 @@ from basegraph.experiments import illustrations
 from basegraph.experiments.consensus import FIGURES, equivalences, same_rounds
 from basegraph.experiments.illustrations import DRAWINGS
 from basegraph.experiments.table import comparison, convergence
-from basegraph.topologies.analysis.gossip import gaussian_start
+from basegraph.topologies.analysis._gossip import gaussian_start
 from support.cli import ok, run_here
 
 

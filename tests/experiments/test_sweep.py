@@ -17,8 +17,8 @@ from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import memory
+from basegraph.training._train import train, train_together
 from basegraph.training.config import RunConfig
-from basegraph.training.train import train, train_together
 from support.cli import ok, run, run_here
 from support.held import held
 
@@ -159,7 +159,7 @@ def test_a_refused_sweep_is_one_line_and_leaves_its_folder_free(executor, tmp_pa
 def test_no_such_file_and_executor(tmp_path):
     done = run_here("sweep", "none.toml", "--out", "out", cwd=tmp_path)
     assert done.returncode == 2
-    assert "SWEEP='none.toml': No such file" in done.stderr
+    assert "SWEEP.toml='none.toml': No such file" in done.stderr
     (tmp_path / "s.toml").write_text(GRID)
     done = run_here("sweep", "s.toml", "--out", "out", "--executor", "slurm", cwd=tmp_path)
     assert done.returncode == 2

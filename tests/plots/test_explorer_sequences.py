@@ -9,8 +9,8 @@ import pytest
 
 import basegraph as bg
 from basegraph.plots.explorer import LEFT_OUT
-from basegraph.topologies.short.euclid import factors as library_factors
-from basegraph.topologies.short.euclid import mirrors as library_mirrors
+from basegraph.topologies.short._euclid import factors as library_factors
+from basegraph.topologies.short._euclid import mirrors as library_mirrors
 from support.browser import needs_browser
 
 

@@ -13,8 +13,8 @@ from basegraph.engines import checkpoint
 from basegraph.plots.canvas import save
 from basegraph.storage.files import CannotWrite, replacing, writable
 from basegraph.training import folder
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
-from basegraph.training.train import train
 
 
 def test_a_failure_leaves_what_was_there(tmp_path):

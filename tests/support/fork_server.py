@@ -182,11 +182,6 @@ def answer(request: dict[str, Any]) -> Any:
 def main() -> None:
     import torch.distributed.run  # noqa: F401
 
-    import basegraph.cli
-    import basegraph.optim.decentralized
-    import basegraph.optim.gossip
-    import basegraph.training.elastic
-    import basegraph.training.train  # noqa: F401
     from basegraph.data.catalog import load
 
     load("digits")

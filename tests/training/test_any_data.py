@@ -17,6 +17,7 @@ from basegraph.data.dataset import DataError
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
 from basegraph.training.config import read_toml
+from support.cli import ok, run_here
 
 CONFIG = bg.RunConfig(nodes=4, epochs=6, batch=8, lr=0.1, alpha=1.0, warmup=0, evaluate_every=3)
 
@@ -285,3 +286,35 @@ def test_images_layers_are_not_used_for_vectors():
     losses, _ = gradients(x_nd, samples, labels)
     expected = nn.functional.cross_entropy(module(samples[0]), labels[0]).detach()
     assert float(losses[0]) == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_a_catalogue_method_is_recorded_with_its_options(tmp_path):
+    method = bg.algorithm("dsgdm", momentum=0.5)
+    run = tmp_path / "run"
+    given = {"dataset": classes(), "module": line()}
+    bg.train(CONFIG, run, algorithm=method, **given)
+    saved = read_toml(run / "config.toml")
+    assert (saved["algorithm"], saved["momentum"]) == ("dsgdm", 0.5)
+    with pytest.raises(bg.InvalidArgument, match=r"momentum=0\.9: the checkpoint's run has 0\.5"):
+        bg.train(CONFIG, run, resume=True, algorithm=bg.algorithm("dsgdm"), **given)
+    bg.train(bg.RunConfig(**saved), run, resume=True, **given)  # the configuration says it all
+
+
+def test_another_loss_is_another_run(tmp_path):
+    given = {"dataset": numbers(), "module": least_squares()}
+    bg.train(CONFIG, tmp_path / "run", loss=nn.functional.mse_loss, **given)
+    with pytest.raises(bg.InvalidArgument, match="was run on other data or models"):
+        bg.train(CONFIG, tmp_path / "run", resume=True, loss=nn.functional.l1_loss, **given)
+
+
+def test_regressions_are_compared_by_their_losses(tmp_path):
+    loss = nn.functional.mse_loss
+    bg.train(CONFIG, tmp_path / "loss", dataset=numbers(), module=least_squares(), loss=loss)
+    bg.train(CONFIG, tmp_path / "accuracy", dataset=classes(), module=line())
+    picture = tmp_path / "curves.png"
+    assert "test loss" in ok("compare", tmp_path / "loss", "--plot", picture)
+    assert picture.stat().st_size > 1000
+    assert "test %" in ok("compare", tmp_path)
+    mixed = run_here("compare", tmp_path, "--plot", picture, "--force")
+    assert mixed.returncode == 2
+    assert "has no test_accuracy, which the others have" in mixed.stderr

@@ -75,7 +75,7 @@ def test_mistakes_are_one_line(run, tmp_path):
     folder, _ = run
     out = ("--out", tmp_path / "model.safetensors")
     for arguments, complaint in (
-        ((tmp_path / "nowhere", *out), "holds no run"),
+        ((tmp_path / "nowhere", *out), "is not the folder of a run"),
         ((folder, *out, "--node", 3), "--node=3: must be a node, an integer from 0 to 2"),
         ((folder, "--out", tmp_path / "model.pt"), "must end in .safetensors"),
         ((folder, "--out", tmp_path / "none" / "m.safetensors"), "does not exist"),

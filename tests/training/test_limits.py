@@ -10,9 +10,9 @@ from basegraph.data.catalog import load
 from basegraph.engines.stacked.nodes import StackedNodes
 from basegraph.models.networks import build
 from basegraph.training import estimate, memory, problem
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
-from basegraph.training.train import train
 from basegraph.training.watcher import Watcher
 
 

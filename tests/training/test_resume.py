@@ -17,9 +17,9 @@ from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.engines import checkpoint
 from basegraph.storage.files import TEMPORARY, leftovers, replacing
+from basegraph.training._train import train, train_together
 from basegraph.training.config import RunConfig
 from basegraph.training.folder import RunFolder
-from basegraph.training.train import train, train_together
 from basegraph.training.watcher import Watcher
 from support.cli import ok, run_here
 from support.held import held

@@ -14,10 +14,10 @@ from basegraph.engines.evaluation import ACCURACY, Questions, totals
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.engines.stacked.view import StackedRun, batched_outputs
 from basegraph.models.networks import build
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
 from basegraph.training.selection import TRAINING_PASSES, everything, on_the_way
-from basegraph.training.train import train
 from support.cli import ok
 
 MNIST = {"test": np.arange(10_000), "validation": np.arange(0, 60_000, 10)}

@@ -17,9 +17,9 @@ from basegraph.models.flat import FlatModel
 from basegraph.models.layers import layer_outputs, multiply_adds
 from basegraph.models.networks import build
 from basegraph.training import threads
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.threads import Threads, choose_threads, using_threads
-from basegraph.training.train import train
 from basegraph.training.watcher import Watcher
 
 CPU = torch.device("cpu")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import basegraph as bg
+from basegraph.training._train import train, train_together
 from basegraph.training.config import RunConfig
 from basegraph.training.run import Diverged
-from basegraph.training.train import train, train_together
 
 FIXED = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 

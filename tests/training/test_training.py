@@ -11,9 +11,9 @@ from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.plots.learning import labels
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.run import Diverged
-from basegraph.training.train import train
 
 MOMENTUM = {"dsgdm", "qg-dsgdm", "momentum-tracking", "decentlam", "allreduce-sgd"}
 SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}

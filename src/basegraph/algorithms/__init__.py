@@ -16,16 +16,16 @@ Example:
 
 """
 
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
-from basegraph.algorithms.local_steps import communicates, round_index
-from basegraph.algorithms.method import Method, damped
-from basegraph.algorithms.stability import (
+from basegraph.algorithms._stability import (
     Stability,
     Unstable,
     largest_stable_damping,
     require_stable,
     stability,
 )
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
+from basegraph.algorithms.local_steps import communicates, round_index
+from basegraph.algorithms.method import Method, damped
 
 __all__ = [
     "ALGORITHMS",

@@ -5,7 +5,10 @@ To add a method, write its factory in a file of its own and add one line to `_FA
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from basegraph.algorithms.allreduce import allreduce_sgd
 from basegraph.algorithms.d2 import d2, d2_published
@@ -18,7 +21,7 @@ from basegraph.algorithms.method import Method
 from basegraph.algorithms.momentum_tracking import momentum_tracking
 from basegraph.algorithms.qg_dsgdm import qg_dsgdm
 from basegraph.algorithms.sgp import sgp
-from basegraph.specs import Entry, catalog, parse, refuse_twice
+from basegraph.specs import Entry, catalog, parse, refuse_twice, spec_of
 
 _FACTORIES: dict[str, Callable[..., Method]] = {
     "dsgd": dsgd,
@@ -33,7 +36,23 @@ _FACTORIES: dict[str, Callable[..., Method]] = {
     "sgp": sgp,
     "allreduce-sgd": allreduce_sgd,
 }
-ALGORITHMS: Mapping[str, Entry[Method]] = catalog(_FACTORIES, typed=True)
+
+
+def _with_spec(name: str, factory: Callable[..., Method]) -> Callable[..., Method]:
+    """The factory, whose methods say by which spec the catalogue gives them."""
+
+    @functools.wraps(factory)
+    def build(**options: object) -> Method:
+        bound = inspect.signature(factory).bind(**options)
+        bound.apply_defaults()
+        return replace(factory(**options), spec=spec_of(name, bound.arguments))
+
+    return build
+
+
+ALGORITHMS: Mapping[str, Entry[Method]] = catalog(
+    {name: _with_spec(name, factory) for name, factory in _FACTORIES.items()}, typed=True
+)
 """name -> factory: call it with the method's options."""
 
 
@@ -53,8 +72,8 @@ def algorithm(spec: str, **options: object) -> Method:
     Example:
         >>> algorithm("dsgdm", momentum=0.5).name
         'dsgdm'
-        >>> algorithm("d2:damping=0.5").name
-        'd2'
+        >>> algorithm("d2:damping=0.5").spec
+        'd2:damping=0.5'
 
     """
     name, written = parse_algorithm(spec)

@@ -49,6 +49,8 @@ class Method:
     """Whether a step without gradients is linear in (x, state), which stability is about."""
     restart: Init | None = None
     """The state of a run that begins again from trained models, where that is not `init`."""
+    spec: str = ""
+    """How the catalogue is asked for it, all options included; empty for a method of one's own."""
 
     def state(self, x: Array, step: int) -> State:
         """A fresh state for a run that begins at x, after so many steps made before."""

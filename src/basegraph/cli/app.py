@@ -23,25 +23,14 @@ from basegraph.cli.train import train
 from basegraph.cli.verify import verify
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
+from basegraph.storage._provenance import recorded_command
 from basegraph.storage.files import AlreadyExists
-from basegraph.storage.provenance import recorded_command
 
 # Typer's usage errors descend from a class of click's that it does not re-export everywhere.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
-FLAGS = {
-    "n": "--nodes",
-    "i": "--node",
-    "method": "--method",
-    "config": "--config",
-    "data_dir": "--data-dir",
-    "out": "--out",
-    "sweep": "SWEEP",
-    "engine": "--engine",
-    "timeout": "--timeout",
-}
-"""What the command line calls the library's arguments."""
-
+PARAMETERS = {"n": "nodes", "i": "node", "k": "degree", "sweep": "file"}
+"""What commands call the library's arguments, where that differs."""
 
 app = typer.Typer(
     name="basegraph",
@@ -90,9 +79,9 @@ def main(argv: list[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show ← gets a ?
             stream.reconfigure(errors="replace")
+    words = sys.argv[1:] if argv is None else argv
     try:
         with optional_imports(), recorded_command(argv):
-            words = sys.argv[1:] if argv is None else argv
             status = app(words or ["--help"], standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
@@ -100,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
     except InvalidArgument as error:
         remedy = "; --force overwrites it" if isinstance(error, AlreadyExists) else ""
         text = f"{str(error)[len(error.argument) :]}{remedy}"
-        fail(f"{FLAGS.get(error.argument, error.argument)}{text}", 2)
+        fail(f"{flag_of(error.argument, words)}{text}", 2)
     except BasegraphError as error:
         if error.reported_by not in (None, int(os.environ.get("RANK", "0"))):
             let_others_speak()
@@ -117,6 +106,19 @@ def main(argv: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted", 130)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def flag_of(argument: str, words: list[str]) -> str:
+    """What the command of these words calls an argument of the library: its flag, if it has one."""
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    name = PARAMETERS.get(argument, argument)
+    for parameter in command.params:
+        if parameter.name == name:
+            flags = [flag for flag in parameter.opts if flag.startswith("--")]
+            return flags[0] if flags else (parameter.metavar or name.upper()).strip(".")
+    return argument
 
 
 def exit_code(error: BasegraphError) -> int:

@@ -40,11 +40,13 @@ def compare(
     if json:
         as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in evaluated_runs])
         return
+    has_accuracy = any("test_accuracy" in run["rows"][-1] for run in evaluated_runs)
+    measure, unit = ("accuracy", "%") if has_accuracy else ("loss", "loss")
+    scores = [f"{name} {unit}" for name in ("test", "averaged", "worst", "validation")]
     table(
-        ["run", "algorithm", "topology", "epoch", "test %", "averaged %", "worst %", "validation %",
-         "distance", "MB per node", "seconds"],
-        [_line(r) for r in evaluated_runs],
-    )  # fmt: skip
+        ["run", "algorithm", "topology", "epoch", *scores, "distance", "MB per node", "seconds"],
+        [_line(run, measure) for run in evaluated_runs],
+    )
     if plot is not None:
         print(f"written to {plot}")
 
@@ -100,17 +102,22 @@ def read_run(path: Path) -> dict[str, Any]:
     return {"run": path.name, "config": read_saved(path / "config.toml"), "rows": rows}
 
 
-def _line(run: dict[str, Any]) -> list[object]:
+def _line(run: dict[str, Any], measure: str) -> list[object]:
     last, config = run["rows"][-1], run["config"]
-    shares = ("test_accuracy", "test_accuracy_averaged", "test_accuracy_worst",
-              "validation_accuracy")  # fmt: skip
+    names = [f"test_{measure}", f"test_{measure}_averaged", f"test_{measure}_worst"]
     return [
         run["run"],
         config["algorithm"],
         config["topology"],
         last["epoch"],
-        *[f"{100 * last[name]:.1f}" if name in last else "–" for name in shares],
+        *[_score(last, name) for name in (*names, f"validation_{measure}")],
         f"{last['consensus_distance']:.2g}",
         f"{last['bytes_per_node'] / 1e6:.1f}",
         f"{last['seconds']:.0f}",
     ]
+
+
+def _score(row: dict[str, Any], name: str) -> str:
+    if name not in row:
+        return "–"
+    return f"{100 * row[name]:.1f}" if "accuracy" in name else f"{row[name]:.4g}"

@@ -33,7 +33,7 @@ def export(
     writable("--out", out, suffixes=(".safetensors",), force=force)
     from safetensors.torch import save_file
 
-    from basegraph.training.export import export as exported
+    from basegraph.training._export import export as exported
 
     model = exported(run, node=node)
     with replacing(out) as temporary:

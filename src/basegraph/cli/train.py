@@ -136,7 +136,7 @@ def train(
             patience = number("--timeout", timeout)
             rows = train_distributed(chosen, out, resume=resume, watcher=watcher, timeout=patience)
         else:
-            from basegraph.training.train import train as start
+            from basegraph.training._train import train as start
 
             rows = start(chosen, out, resume=resume, watcher=watcher)
     if speaks:

@@ -8,7 +8,7 @@ from typing import Any
 
 from basegraph.errors import BasegraphError
 from basegraph.experiments.store import ResultFolder
-from basegraph.topologies.analysis.gossip import consensus_error, gaussian_start
+from basegraph.topologies.analysis._gossip import consensus_error, gaussian_start
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core.sequence import Sequence, Topology
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.errors import InvalidArgument
+from basegraph.storage._provenance import provenance
 from basegraph.storage.files import replacing, writable
-from basegraph.storage.provenance import provenance
 
 
 class ResultFolder:

@@ -23,12 +23,12 @@ from basegraph.models.networks import build
 from basegraph.storage.files import replacing
 from basegraph.storage.inputs import read_text
 from basegraph.topologies.catalog import topology
+from basegraph.training._train import train_together
 from basegraph.training.config import RunConfig, read_saved
 from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.memory import fit
 from basegraph.training.metrics import Metrics
 from basegraph.training.problem import make_method
-from basegraph.training.train import train_together
 from basegraph.training.watcher import Watcher
 
 MOST = 64

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
+from basegraph.algorithms._stability import largest_stable_damping, require_stable
 from basegraph.algorithms.method import Method
-from basegraph.algorithms.stability import largest_stable_damping, require_stable
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
 from basegraph.engines.distributed.membership.fixed import join_nodes
 from basegraph.engines.distributed.method import EITHER_ORDER, NodeMethod

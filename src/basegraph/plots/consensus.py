@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 
 from basegraph.errors import InvalidArgument
 from basegraph.plots.canvas import COLORS, panels, save
-from basegraph.topologies.analysis.gossip import FLOOR
+from basegraph.topologies.analysis._gossip import FLOOR
 from basegraph.topologies.core.round import FloatArray
 
 if TYPE_CHECKING:

@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from basegraph.errors import InvalidArgument
 from basegraph.plots.canvas import COLORS, panels, save
+from basegraph.training.config import SETTINGS
 
 STYLES = ("-", "--", ":")
-SAME_CURVE = {"seed", "topology", "algorithm", "device", "threads", "data_dir", "capture",
-              "compile", "allow_unstable", "evaluate_samples", "evaluate_nodes"}  # fmt: skip
+SAME_CURVE = {name for name, setting in SETTINGS.items() if setting.free} | {
+    *("seed", "topology", "algorithm")
+}
+"""Fields that a label need not name: they change no number, or are in every label."""
 
 
 def labels(configs: list[dict[str, Any]]) -> list[str]:
@@ -31,7 +35,7 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
 
 
 def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
-    """Draw test accuracy against epochs and against bytes.
+    """Draw test accuracy against epochs and against bytes; losses of runs without classes.
 
     Several seeds become a mean and a band of one standard deviation.
 
@@ -39,7 +43,17 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
         runs: {config, rows} of every run: its configuration and the rows of its metrics.jsonl.
         paths: Files to write, in the formats of their suffixes.
 
+    Raises:
+        InvalidArgument: Some runs have accuracies and others losses.
+
     """
+    measure, scale, unit_name = "test_accuracy", 100, " (%)"
+    if not any(measure in row for run in runs for row in run["rows"]):
+        measure, scale, unit_name = "test_loss", 1, ""
+    for run in runs:
+        if any(measure not in row for row in run["rows"]):
+            name = run.get("run", run["config"]["dataset"])
+            raise InvalidArgument("runs", name, f"has no {measure}, which the others have")
     groups: dict[str, list[list[dict[str, Any]]]] = defaultdict(list)
     for name, run in zip(labels([run["config"] for run in runs]), runs, strict=True):
         groups[name].append(run["rows"])
@@ -47,8 +61,8 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
     for index, (name, members) in enumerate(groups.items()):
         length = min(len(rows) for rows in members)
         color = COLORS[index % len(COLORS)]
-        accuracy = np.array([[r["test_accuracy"] for r in rows[:length]] for rows in members]) * 100
-        mean, spread = accuracy.mean(axis=0), accuracy.std(axis=0)
+        values = np.array([[r[measure] for r in rows[:length]] for rows in members]) * scale
+        mean, spread = values.mean(axis=0), values.std(axis=0)
         for axis, column, unit in zip(axes, ("epoch", "bytes_per_node"), (1, 1e6), strict=True):
             x = np.mean([[r[column] / unit for r in rows[:length]] for rows in members], axis=0)
             style = STYLES[index // len(COLORS) % len(STYLES)]
@@ -57,7 +71,7 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
                 axis.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.15)
     for axis, text in zip(axes, ("epoch", "MB sent per node"), strict=True):
         axis.set_xlabel(text)
-        axis.set_ylabel("mean test accuracy (%)")
+        axis.set_ylabel(f"mean {measure.replace('_', ' ')}{unit_name}")
     axes[1].set_xscale("log")
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False

@@ -19,10 +19,10 @@ False
 '42'
 """
 
+from basegraph.storage._provenance import provenance
 from basegraph.storage.files import AlreadyExists, CannotWrite, replacing, writable
 from basegraph.storage.inputs import BadFile, read_json, read_text, read_toml
 from basegraph.storage.lock import locked
-from basegraph.storage.provenance import provenance
 
 __all__ = [
     "AlreadyExists",

@@ -76,14 +76,36 @@ def read_json(path: Path) -> Any:
 
 
 def read_toml(argument: str, path: Path) -> dict[str, Any]:
-    """What a TOML file holds; `argument` is what the user calls it."""
+    """What a TOML file of the user's holds.
+
+    Args:
+        argument: What the user calls it.
+        path: The file.
+
+    Raises:
+        InvalidArgument: It cannot be read, is too large, or is not TOML.
+
+    """
     try:
-        return tomllib.loads(read_text(path))
+        return read_own_toml(path)
     except OSError as error:
         raise InvalidArgument(argument, str(path), error.strerror or str(error)) from None
     except BadFile as error:
         raise InvalidArgument(argument, str(path), str(error).partition(": ")[2]) from None
+
+
+def read_own_toml(path: Path) -> dict[str, Any]:
+    """What a TOML file holds that a run has written.
+
+    Raises:
+        BadFile: It is too large, or is not TOML.
+
+    """
+    try:
+        return tomllib.loads(read_text(path))
+    except BadFile:
+        raise
     except RecursionError:
-        raise InvalidArgument(argument, str(path), "is not TOML: nested too deep") from None
+        raise BadFile(f"{path}: is not TOML: nested too deep") from None
     except ValueError as error:  # of tomllib, or of a number with too many digits
-        raise InvalidArgument(argument, str(path), f"is not TOML: {error}") from None
+        raise BadFile(f"{path}: is not TOML: {error}") from None

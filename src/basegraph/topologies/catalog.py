@@ -10,26 +10,26 @@ from typing import Any
 
 from basegraph.errors import InvalidArgument
 from basegraph.specs import Entry, catalog, parse, refuse_twice
+from basegraph.topologies.baselines._exponential import (
+    exponential,
+    one_peer_exponential,
+    one_peer_hypercube,
+)
 from basegraph.topologies.baselines.equitopo import (
     d_equistatic,
     one_peer_d_equidyn,
     one_peer_u_equidyn,
     u_equistatic,
 )
-from basegraph.topologies.baselines.exponential import (
-    exponential,
-    one_peer_exponential,
-    one_peer_hypercube,
-)
 from basegraph.topologies.baselines.static import complete, ring, torus
 from basegraph.topologies.core.sequence import Sequence, Topology
-from basegraph.topologies.paper.base import base
-from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube
-from basegraph.topologies.paper.simple_base import simple_base
-from basegraph.topologies.short.euclid import euclid
-from basegraph.topologies.short.short import block_merge, block_mix, short
-from basegraph.topologies.steady.steady import steady
-from basegraph.topologies.transform.stay_home import stay_home
+from basegraph.topologies.paper._base import base
+from basegraph.topologies.paper._hyper_hypercube import hyper_hypercube
+from basegraph.topologies.paper._simple_base import simple_base
+from basegraph.topologies.short._euclid import euclid
+from basegraph.topologies.short._short import block_merge, block_mix, short
+from basegraph.topologies.steady._steady import steady
+from basegraph.topologies.transform._stay_home import stay_home
 
 _BUILDERS: dict[str, Callable[..., Topology]] = {
     "base": base,

@@ -5,8 +5,9 @@ topology and method, built from the configuration), `Run` where it stands, `RunF
 disk, `Metrics` one row of `metrics.jsonl`. `Loop` makes the steps of one or several runs on an
 engine, and a `Watcher` is called on the way.
 
-`basegraph.train` trains all nodes of a run in this process, `train_together` several runs side by
-side; `train_distributed` trains one node per process and survives the loss of nodes.
+`train` trains all nodes of a run in this process, and `export` gives the model; `train_together`
+trains several runs side by side; `train_distributed` trains one node per process and survives the
+loss of nodes.
 
 >>> from basegraph.training import RunConfig
 >>> RunConfig(nodes=8, lr=0.05).topology
@@ -19,6 +20,8 @@ from basegraph.lazy import lazy_names
 
 if TYPE_CHECKING:
     from basegraph.errors import Interrupted
+    from basegraph.training._export import export
+    from basegraph.training._train import train, train_together
     from basegraph.training.config import RunConfig
     from basegraph.training.elastic import train_distributed
     from basegraph.training.folder import RunFolder
@@ -26,7 +29,6 @@ if TYPE_CHECKING:
     from basegraph.training.metrics import Metrics
     from basegraph.training.problem import Facts, Problem
     from basegraph.training.run import Diverged, Run
-    from basegraph.training.train import train_together
     from basegraph.training.watcher import Watcher
 else:
     _HOMES = {
@@ -40,7 +42,9 @@ else:
         "Watcher": "basegraph.training.watcher",
         "Loop": "basegraph.training.loop",
         "Interrupted": "basegraph.errors",
-        "train_together": "basegraph.training.train",
+        "export": "basegraph.training._export",
+        "train": "basegraph.training._train",
+        "train_together": "basegraph.training._train",
         "train_distributed": "basegraph.training.elastic",
     }
     _NEEDS = dict.fromkeys(_HOMES.keys() - {"RunConfig"}, "torch")
@@ -57,6 +61,8 @@ __all__ = [
     "RunConfig",
     "RunFolder",
     "Watcher",
+    "export",
+    "train",
     "train_distributed",
     "train_together",
 ]

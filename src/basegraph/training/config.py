@@ -14,6 +14,7 @@ from basegraph.algorithms.catalog import algorithm, parse_algorithm
 from basegraph.data.dataset import OWN
 from basegraph.data.partition import SPLIT_ORDERS
 from basegraph.errors import InvalidArgument, unknown
+from basegraph.specs import spec_of
 from basegraph.storage import inputs
 from basegraph.topologies.catalog import parse_spec
 from basegraph.training.settings import Setting, require_accepted, setting, typed
@@ -218,16 +219,19 @@ MISSING = {name: known.missing for name, known in SETTINGS.items() if known.miss
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The fields that a configuration file sets; unknown ones are refused."""
-    given = inputs.read_toml("config", path)
-    for name in given:
-        if name not in SETTINGS:
-            raise unknown(f"field of {path}", name, SETTINGS)
-    return given
+    return _known(path, inputs.read_toml("config", path))
 
 
 def read_saved(path: Path) -> dict[str, Any]:
     """The fields that a run's own configuration file sets, or meant when it was written."""
-    return {**MISSING, **read_toml(path)}
+    return {**MISSING, **_known(path, inputs.read_own_toml(path))}
+
+
+def _known(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+    for name in given:
+        if name not in SETTINGS:
+            raise unknown(f"field of {path}", name, SETTINGS)
+    return given
 
 
 def _spread_algorithm(config: RunConfig) -> None:
@@ -247,12 +251,7 @@ def _spread_algorithm(config: RunConfig) -> None:
             raise InvalidArgument(option, given, f"algorithm={config.algorithm!r} differs")
         object.__setattr__(config, option, value)
     algorithm(name, **options)  # the method's factory refuses the values that it does not take
-    written = ",".join(f"{option}={_plain(value)}" for option, value in sorted(options.items()))
-    object.__setattr__(config, "algorithm", f"{name}:{written}" if written else name)
-
-
-def _plain(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    object.__setattr__(config, "algorithm", spec_of(name, dict(sorted(options.items()))))
 
 
 def _augmentations_of_the_paper(dataset: str) -> tuple[str, ...]:

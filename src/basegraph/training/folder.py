@@ -18,10 +18,10 @@ from basegraph.data.dataset import Dataset
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import Checkpoint
 from basegraph.errors import InvalidArgument
+from basegraph.storage._provenance import provenance
 from basegraph.storage.files import leftovers, replacing, writing
 from basegraph.storage.inputs import BadFile, read_json, read_text
 from basegraph.storage.lock import locked
-from basegraph.storage.provenance import provenance
 from basegraph.training.config import RunConfig
 from basegraph.training.metrics import Metrics, from_json, to_json
 from basegraph.training.problem import Facts
@@ -51,13 +51,16 @@ class RunFolder:
         path: The folder.
         resume: Whether there is a run in it that is to be read or continued.
         writes: Whether anything is written here; with one node per process, node 0 does that.
+        argument: What the caller calls the folder; refusals name it.
 
     Raises:
         InvalidArgument: If it holds no run to resume, or holds one that is not resumed.
 
     """
 
-    def __init__(self, path: Path, *, resume: bool, writes: bool = True) -> None:
+    def __init__(
+        self, path: Path, *, resume: bool, writes: bool = True, argument: str = "out"
+    ) -> None:
         self.path = path
         self.resume = resume
         self.writes = writes
@@ -67,7 +70,10 @@ class RunFolder:
         self.provenance = path / "provenance.json"
         self.nodes = path / "nodes"  # what survivors have saved
         if writes and resume and not self.config.is_file():
-            raise InvalidArgument("out", str(path), "holds no run to resume")
+            missing = (
+                "holds no run to resume" if argument == "out" else "is not the folder of a run"
+            )
+            raise InvalidArgument(argument, str(path), missing)
         if writes and not resume and self.config.exists():
             raise InvalidArgument(
                 "out", str(path), "holds a run already: resume it, or choose another folder"

@@ -8,13 +8,13 @@ from typing import NamedTuple, NotRequired, TypedDict
 import numpy as np
 from torch import nn
 
-from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
-from basegraph.algorithms.local_steps import communicates, round_index
-from basegraph.algorithms.method import Method
-from basegraph.algorithms.stability import (
+from basegraph.algorithms._stability import (
     largest_stable_damping,
     require_stable,
 )
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
+from basegraph.algorithms.local_steps import communicates, round_index
+from basegraph.algorithms.method import Method
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out
 from basegraph.data.plan import SamplePlanner
@@ -23,7 +23,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
 from basegraph.topologies.catalog import topology
-from basegraph.topologies.core.digest import digest
+from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.schedule import learning_rate
@@ -152,7 +152,7 @@ class Problem:
         if self.damping is not None:
             facts["damping"] = self.damping
         if self.own.loss is not None:
-            facts["loss"] = getattr(self.own.loss, "__name__", type(self.own.loss).__name__)
+            facts["loss"] = name_of(self.own.loss)
         if self.own.topology is not None:
             facts["rounds"] = digest(self.own.topology)
         return facts
@@ -246,7 +246,7 @@ def _usable(method: Method, config: RunConfig, t: Topology) -> Method:
 
 
 def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
-    """A checksum of the data, the model's form and a topology of one's own.
+    """A checksum of the data, the model's form, and a topology and loss of one's own.
 
     It tells another run's checkpoint.
     """
@@ -254,6 +254,12 @@ def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
     checksum = zlib.crc32(dataset.train.targets.tobytes(), checksum)
     form = [(name, tuple(shape)) for name, shape in zip(model.names, model.shapes, strict=True)]
     checksum = zlib.crc32(repr(form).encode(), checksum)
-    if own.topology is not None:
-        checksum = zlib.crc32(digest(own.topology).encode(), checksum)
+    for part in (own.topology and digest(own.topology), own.loss and name_of(own.loss)):
+        if part:
+            checksum = zlib.crc32(part.encode(), checksum)
     return f"{checksum:08x}"
+
+
+def name_of(loss: Loss) -> str:
+    """What a loss is called in a run's record."""
+    return getattr(loss, "__name__", type(loss).__name__)

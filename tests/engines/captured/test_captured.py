@@ -20,9 +20,9 @@ from basegraph.engines.captured.engine import CapturedEngine
 from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
-from basegraph.training.train import train
 from basegraph.training.watcher import Watcher
 
 needs_gpu = pytest.mark.skipif(

@@ -19,9 +19,9 @@ from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.recovery import node_files, survivors
 from basegraph.storage import files
 from basegraph.storage.files import CannotWrite
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.run import Diverged
-from basegraph.training.train import train
 from basegraph.training.watcher import Watcher
 
 

@@ -18,9 +18,9 @@ from basegraph.data.catalog import load
 from basegraph.engines.distributed.recovery import generation, node_files
 from basegraph.errors import InvalidArgument
 from basegraph.models.networks import build
+from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
-from basegraph.training.train import train
 from support import launch
 from support.cli import run_here
 from support.forks import Ended, nodes_of

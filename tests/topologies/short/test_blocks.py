@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import basegraph as bg
-from basegraph.topologies.paper.base import base
-from basegraph.topologies.short.block_merge import BlockMerge, merge_degree
-from basegraph.topologies.short.block_mix import BlockMix
+from basegraph.topologies.paper._base import base
+from basegraph.topologies.short._block_merge import BlockMerge, merge_degree
+from basegraph.topologies.short._block_mix import BlockMix
 from basegraph.topologies.short.corner_middle import CornerMiddle, has_room
 from basegraph.topologies.short.laid_middle import LaidMiddle
 from basegraph.topologies.short.layout import lay_out

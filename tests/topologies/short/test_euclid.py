@@ -8,7 +8,7 @@ from math import gcd
 import pytest
 
 import basegraph as bg
-from basegraph.topologies.short.euclid import best_split, euclid_length, factors, mirrors
+from basegraph.topologies.short._euclid import best_split, euclid_length, factors, mirrors
 from support.assertions import assert_nodes_agree_with_rounds
 
 

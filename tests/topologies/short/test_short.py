@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 
 import basegraph as bg
-from basegraph.topologies.paper.base import base_length
+from basegraph.topologies.paper._base import base_length
 from basegraph.topologies.short.planner import default_planner
 from basegraph.topologies.short.plans import EuclidPlan, LaidMixPlan, MergePlan, MixPlan
 from support.assertions import assert_nodes_agree_with_rounds

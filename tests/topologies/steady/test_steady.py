@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import basegraph as bg
-from basegraph.topologies.short.euclid import by_mirrors, chain, euclid_length
-from basegraph.topologies.steady.free_mirrors import MirrorParameters, free_mirrors, mirror_table
-from basegraph.topologies.steady.solved_mix import (
+from basegraph.topologies.short._euclid import by_mirrors, chain, euclid_length
+from basegraph.topologies.steady._free_mirrors import MirrorParameters, free_mirrors, mirror_table
+from basegraph.topologies.steady._solved_mix import (
     AIM,
     MixParameters,
     middle_weights,

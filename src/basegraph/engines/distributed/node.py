@@ -28,7 +28,7 @@ from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage.files import writable
-from basegraph.topologies.core.digest import digest
+from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 
 LOG = logging.getLogger("basegraph")

@@ -16,6 +16,7 @@ Example:
 
 """
 
+from basegraph.topologies.analysis._gossip import consensus_error, gaussian_start, gossip
 from basegraph.topologies.analysis.bounds import shortest_possible, theorem_1_length
 from basegraph.topologies.analysis.diagnostics import Diagnostics, diagnose
 from basegraph.topologies.analysis.disagreement import (
@@ -24,7 +25,6 @@ from basegraph.topologies.analysis.disagreement import (
     pair_weights,
     training_disagreement,
 )
-from basegraph.topologies.analysis.gossip import consensus_error, gaussian_start, gossip
 from basegraph.topologies.analysis.message_bytes import (
     MessageBytes,
     bytes_per_round,

@@ -10,16 +10,16 @@ Example:
 
 """
 
+from basegraph.topologies.baselines._exponential import (
+    exponential,
+    one_peer_exponential,
+    one_peer_hypercube,
+)
 from basegraph.topologies.baselines.equitopo import (
     d_equistatic,
     one_peer_d_equidyn,
     one_peer_u_equidyn,
     u_equistatic,
-)
-from basegraph.topologies.baselines.exponential import (
-    exponential,
-    one_peer_exponential,
-    one_peer_hypercube,
 )
 from basegraph.topologies.baselines.static import complete, ring, torus
 

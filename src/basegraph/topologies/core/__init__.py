@@ -17,8 +17,8 @@ Example:
 
 """
 
+from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.closed_form import ClosedFormSequence, RandomTopology, Segment
-from basegraph.topologies.core.digest import digest
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.phases import PerPhase
 from basegraph.topologies.core.round import Round

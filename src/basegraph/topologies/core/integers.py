@@ -41,14 +41,14 @@ def node_count(n: object) -> int:
     return at_least(1, below=MOST_NODES, n=n)
 
 
-def node(i: object, n: int) -> int:
-    """A node's index as an `int`, refused unless it is one of 0..n-1."""
+def node(i: object, n: int, argument: str = "i") -> int:
+    """A node's index as an `int`, refused unless it is one of 0..n-1; `argument` is its name."""
     try:
         index = at_least(0, i=i)
     except InvalidArgument:
         index = n
     if index >= n:
-        raise InvalidArgument("i", i, f"must be a node, an integer from 0 to {n - 1}")
+        raise InvalidArgument(argument, i, f"must be a node, an integer from 0 to {n - 1}")
     return index
 
 

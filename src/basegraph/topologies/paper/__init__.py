@@ -11,9 +11,9 @@ Example:
 
 """
 
-from basegraph.topologies.paper.base import base, base_length
-from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube, hyper_hypercube_length
-from basegraph.topologies.paper.simple_base import simple_base, simple_base_length
+from basegraph.topologies.paper._base import base, base_length
+from basegraph.topologies.paper._hyper_hypercube import hyper_hypercube, hyper_hypercube_length
+from basegraph.topologies.paper._simple_base import simple_base, simple_base_length
 
 __all__ = [
     "base",

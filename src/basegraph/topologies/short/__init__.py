@@ -17,8 +17,8 @@ Example:
 
 """
 
-from basegraph.topologies.short.euclid import euclid
+from basegraph.topologies.short._euclid import euclid
+from basegraph.topologies.short._short import block_merge, block_mix, short
 from basegraph.topologies.short.planner import Planner, default_planner
-from basegraph.topologies.short.short import block_merge, block_mix, short
 
 __all__ = ["Planner", "block_merge", "block_mix", "default_planner", "euclid", "short"]

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from basegraph.topologies.analysis.bounds import shortest_possible
 from basegraph.topologies.core.tables import load_table
-from basegraph.topologies.paper.base import base_length
-from basegraph.topologies.short.block_merge import merge_degree
-from basegraph.topologies.short.euclid import euclid_length
+from basegraph.topologies.paper._base import base_length
+from basegraph.topologies.short._block_merge import merge_degree
+from basegraph.topologies.short._euclid import euclid_length
 from basegraph.topologies.short.layout import Runs
 from basegraph.topologies.short.partitions import first_with_room, promising_partitions
 from basegraph.topologies.short.plans import (

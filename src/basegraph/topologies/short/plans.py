@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from basegraph.topologies.core.sequence import Sequence
-from basegraph.topologies.paper.base import base
-from basegraph.topologies.short.block_merge import BlockMerge
-from basegraph.topologies.short.block_mix import BlockMix
+from basegraph.topologies.paper._base import base
+from basegraph.topologies.short._block_merge import BlockMerge
+from basegraph.topologies.short._block_mix import BlockMix
+from basegraph.topologies.short._euclid import euclid
 from basegraph.topologies.short.corner_middle import CornerMiddle
-from basegraph.topologies.short.euclid import euclid
 from basegraph.topologies.short.laid_middle import LaidMiddle
 from basegraph.topologies.short.layout import Runs, lay_out, sizes_of
 from basegraph.topologies.transform.product import Product

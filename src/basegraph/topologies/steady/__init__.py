@@ -14,9 +14,9 @@ Example:
 
 """
 
-from basegraph.topologies.steady.free_mirrors import MirrorParameters, free_mirrors, mirror_table
-from basegraph.topologies.steady.solved_mix import MixParameters, mix_table, solved_mix
-from basegraph.topologies.steady.steady import steady
+from basegraph.topologies.steady._free_mirrors import MirrorParameters, free_mirrors, mirror_table
+from basegraph.topologies.steady._solved_mix import MixParameters, mix_table, solved_mix
+from basegraph.topologies.steady._steady import steady
 
 __all__ = [
     "MirrorParameters",

@@ -11,10 +11,10 @@ Example:
 
 """
 
+from basegraph.topologies.transform._stay_home import stay_home
 from basegraph.topologies.transform.copies import spread, tiled
 from basegraph.topologies.transform.interchange import from_networkx
 from basegraph.topologies.transform.product import Product
 from basegraph.topologies.transform.side_by_side import SideBySide
-from basegraph.topologies.transform.stay_home import stay_home
 
 __all__ = ["Product", "SideBySide", "from_networkx", "spread", "stay_home", "tiled"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from basegraph.topologies.core.integers import at_least, node_count, smooth_part
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.sequence import Sequence
-from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube, hyper_hypercube_length
-from basegraph.topologies.paper.simple_base import paper_spec, simple_base, simple_base_length
+from basegraph.topologies.paper._hyper_hypercube import hyper_hypercube, hyper_hypercube_length
+from basegraph.topologies.paper._simple_base import paper_spec, simple_base, simple_base_length
 from basegraph.topologies.transform.product import Product
 
 

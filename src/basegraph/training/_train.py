@@ -22,7 +22,7 @@ from basegraph.models.gradients import Loss
 from basegraph.models.networks import build
 from basegraph.storage.files import CannotWrite
 from basegraph.topologies.catalog import topology as build_topology
-from basegraph.topologies.core.digest import digest
+from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.estimate import estimate
@@ -72,6 +72,13 @@ def train(
         InvalidArgument: If the folder, the configuration or the model is refused.
         Diverged: If a loss or a model becomes infinite or NaN.
         Interrupted: If a signal asks to stop; a checkpoint has been written.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = train(RunConfig(nodes=4, epochs=2), f"{folder}/run")
+        >>> [row["epoch"] for row in rows]
+        [1, 2]
 
     """
     folder = Path(out)
@@ -167,7 +174,7 @@ def recorded(
     if own.topology is not None:
         config = replace(config, topology=_recorded_topology(own.topology))
     if own.method is not None:
-        config = replace(config, algorithm=f"{OWN}{own.method.name}")
+        config = replace(config, algorithm=own.method.spec or f"{OWN}{own.method.name}")
     return config
 
 

@@ -36,8 +36,16 @@ def export(
         InvalidArgument: There is no such run or node, or the method is missing.
         CheckpointError: The run has no checkpoint, or one that does not name its parameters.
 
+    Example:
+        >>> import tempfile
+        >>> import basegraph as bg
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = bg.train(bg.RunConfig(nodes=2, epochs=1), f"{folder}/run")
+        ...     {name: tuple(part.shape) for name, part in bg.export(f"{folder}/run").items()}
+        {'1.weight': (64, 64), '1.bias': (64,), '3.weight': (64, 64), ...}
+
     """
-    folder = RunFolder(Path(run), resume=True)
+    folder = RunFolder(Path(run), resume=True, argument="run")
     if not folder.checkpoint.is_file():
         raise CheckpointError(f"{folder.checkpoint}: there is none yet")
     saved = load(folder.checkpoint, FACTS)
@@ -46,7 +54,7 @@ def export(
     if node is None:
         x_d = models_nd.double().mean(dim=0).to(models_nd.dtype)
     else:
-        x_d = models_nd[require_node(node, len(models_nd))]
+        x_d = models_nd[require_node(node, len(models_nd), "node")]
     return _parameters(saved.facts, x_d, folder.checkpoint)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least, node_count
 from basegraph.topologies.core.sequence import Sequence
-from basegraph.topologies.paper.base import base
+from basegraph.topologies.paper._base import base
 from basegraph.topologies.short.planner import default_planner
 from basegraph.topologies.short.plans import Plan
 

@@ -18,7 +18,7 @@ from basegraph.topologies.core.integers import (
 )
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import IntArray
-from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube, hyper_hypercube_length
+from basegraph.topologies.paper._hyper_hypercube import hyper_hypercube, hyper_hypercube_length
 
 ISOLATED = ("first", "last")
 """Which isolated nodes of a block may be selected in line 14 of Alg. 2."""

@@ -12,11 +12,11 @@ from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.core.tables import load_table
-from basegraph.topologies.short.euclid import by_mirrors, mirrors
+from basegraph.topologies.short._euclid import by_mirrors, mirrors
+from basegraph.topologies.short._short import short
 from basegraph.topologies.short.planner import default_planner
 from basegraph.topologies.short.plans import EuclidPlan
-from basegraph.topologies.short.short import short
-from basegraph.topologies.steady.free_mirrors import rename
+from basegraph.topologies.steady._free_mirrors import rename
 from basegraph.topologies.transform.side_by_side import SideBySide
 
 HALF = Fraction(1, 2)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from basegraph.topologies.core.integers import node_count
 from basegraph.topologies.core.sequence import Sequence
-from basegraph.topologies.paper.base import base
-from basegraph.topologies.short.euclid import by_mirrors, euclid
-from basegraph.topologies.steady.free_mirrors import free_mirrors, mirror_table
-from basegraph.topologies.steady.solved_mix import mix_table, solved_mix
+from basegraph.topologies.paper._base import base
+from basegraph.topologies.short._euclid import by_mirrors, euclid
+from basegraph.topologies.steady._free_mirrors import free_mirrors, mirror_table
+from basegraph.topologies.steady._solved_mix import mix_table, solved_mix
 
 
 def steady(n: int) -> Sequence:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from basegraph.topologies.core.tables import load_table
-from basegraph.topologies.short.euclid import Mirror, chain
+from basegraph.topologies.short._euclid import Mirror, chain
 
 
 class MirrorParameters(NamedTuple):

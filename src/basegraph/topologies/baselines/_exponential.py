@@ -9,7 +9,7 @@ from basegraph.topologies.baselines.static import static
 from basegraph.topologies.core.closed_form import ClosedFormSequence, circulant
 from basegraph.topologies.core.integers import ceil_log, node_count
 from basegraph.topologies.core.origin import Origin
-from basegraph.topologies.paper.hyper_hypercube import hyper_hypercube
+from basegraph.topologies.paper._hyper_hypercube import hyper_hypercube
 
 
 def exponential(n: int) -> ClosedFormSequence:
