@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> None:
         fail(f"{flag_of(error.argument, words)}{text}", 2)
     except BasegraphError as error:
         if error.reported_by not in (None, int(os.environ.get("RANK", "0"))):
-            let_others_speak()
+            wait_for_torchrun()
             sys.exit(exit_code(error))
         fail(str(error), exit_code(error))
     except MemoryError as error:
@@ -140,11 +140,14 @@ def fail(message: str, code: int) -> None:
     then torchrun ends the others.
     """
     if code == 2 and os.environ.get("LOCAL_RANK", "0") != "0":
-        let_others_speak()
+        wait_for_torchrun()
     print(f"basegraph: error: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(code)
 
 
-def let_others_speak() -> None:
-    """Wait: torchrun ends all processes as soon as one has ended, with what it has not yet said."""
-    time.sleep(5)
+def wait_for_torchrun() -> None:
+    """Wait for torchrun to end this process, as it does as soon as another one has failed.
+
+    That one has said why; if there is none (a busy machine takes its time), this one speaks.
+    """
+    time.sleep(30)

@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 from test_train_distributed import command as train_command
 
 from basegraph.engines import checkpoint
-from basegraph.engines.signals import logged_signals
+from basegraph.engines.distributed.shutdown import deadline
+from basegraph.engines.signals import SignalLog, logged_signals
 from support.jobs import Job
 from support.launch import command
 
@@ -145,3 +146,23 @@ def test_a_forked_process_obeys_the_first():
             os.kill(os.getpid(), signal.SIGTERM)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+
+
+def test_a_signal_that_another_handler_took_ends_nobody(monkeypatch):
+    """The thread may hear of it late, when that handler has been replaced by the optimizer's."""
+    monkeypatch.setattr(deadline, "STOP_SECONDS", 0.0)
+    log, calls = SignalLog(), []
+    log.install(signal.SIGTERM)
+    try:
+        watch = deadline.Deadline(log, calls.append)
+        watch._outlet.send(bytes([signal.SIGTERM]))  # as if a signal had come and been handled
+        while not watch.dismissed:
+            time.sleep(0.01)
+        signal.raise_signal(signal.SIGTERM)
+        while not calls:
+            time.sleep(0.01)
+        watch.close()
+    finally:
+        log.uninstall()
+    assert log.received == [signal.SIGTERM]
+    assert watch.dismissed == 1

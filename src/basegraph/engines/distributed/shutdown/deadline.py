@@ -52,7 +52,11 @@ class Deadline:
         self._previous_fd = signal.set_wakeup_fd(self._fd, warn_on_full_buffer=False)
         self.nudges = signal.getsignal(NUDGE) is signal.SIG_DFL
         if self.nudges:
-            signal.signal(NUDGE, lambda number, frame: overdue(frame))
+            signal.signal(NUDGE, self._on_nudge)
+        self._overdue = overdue
+        self.dismissed = 0
+        """How often signals turned out to be somebody else's."""
+        self._theirs = False
         os.register_at_fork(after_in_child=self._let_go)
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -72,7 +76,7 @@ class Deadline:
             signal.set_wakeup_fd(self._previous_fd)
 
     def _watch(self) -> None:
-        count, first = 0, 0.0
+        count, first, nudged = 0, 0.0, False
         while True:
             number = self._next(1.0 if count else None)
             if number is None:
@@ -82,12 +86,30 @@ class Deadline:
                 count += 1
                 first = now if count == 1 else first
                 if count > 2 and now - first > ECHO:
+                    self._nudge()
                     time.sleep(ECHO)  # in which the main thread ends, unless it waits inside torch
-                    os._exit(128 + number)
+                    if not self._theirs:
+                        os._exit(128 + number)
+            if self._theirs:  # handled by whoever had installed a handler when it came
+                count, nudged, self._theirs = 0, False, False
+                self.dismissed += 1
             if count and now - first > STOP_SECONDS:
-                self._end_waits()
-                if self.nudges:
-                    os.kill(os.getpid(), NUDGE)
+                if nudged or not self.nudges:  # the main thread waits inside torch
+                    self._end_waits()
+                nudged = self._nudge()
+
+    def _nudge(self) -> bool:
+        """Interrupt the main thread, if that can be done."""
+        if self.nudges:
+            os.kill(os.getpid(), NUDGE)
+        return self.nudges
+
+    def _on_nudge(self, number: int, frame: FrameType | None) -> None:
+        """In the main thread, where all signals that came before have been handled by now."""
+        if self._log.received:
+            self._overdue(frame)
+        else:
+            self._theirs = True
 
     def _next(self, seconds: float | None) -> int | None:
         """The next signal, 0 if none has come in so many seconds; None at the end."""
