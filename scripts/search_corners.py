@@ -4,7 +4,7 @@
     python scripts/search_corners.py --degree 2 --nodes 2:400 --flips --out TABLE
 
 TABLE is src/basegraph/topologies/short/corner_mixes_k2.json, for other degrees accordingly; with
-k = 1 nothing is found beyond what the planner finds itself.
+k = 1 nothing was found that the planner does not find itself by now.
 
 For every n in turn, every number of rounds from the lower bound on and every split of it: rows are
 blocks of the largest size (k+1)^a and up to three others from the sizes that are known to average
