@@ -149,7 +149,9 @@ def as_dict(diagnostics: Diagnostics | None) -> dict[str, Any]:
         return {"properties": None}
     return {
         "properties": {
-            "training_disagreement": {f"{rho:g}": d for rho, d in diagnostics.training.items()},
+            "training_disagreement": {
+                f"{rho:g}": d for rho, d in diagnostics.training_shown.items()
+            },
             "noise_disagreement": diagnostics.noise_shown,
             "mean_pair_weight": diagnostics.weights.mean,
             "largest_pair_weight": str(diagnostics.weights.largest),

@@ -32,6 +32,13 @@ def test_noise_is_not_estimated_where_it_takes_too_long_to_settle(spec, n):
     assert 0 < measured.training[0.05] < 1
 
 
+def test_no_steady_state_is_said():
+    swap = bg.Sequence([bg.Round.from_edges(2, {(0, 1): 1})])
+    measured = bg.diagnose(swap)._replace(training={0.05: 0.25, 0.5: inf})
+    assert measured.row()["D(0.05)"] == 0.25
+    assert measured.row()["D(0.5)"] == "infinite (no steady state)"
+
+
 def test_nodes_that_are_not_connected():
     apart = bg.Sequence([bg.Round.from_edges(4, {(0, 1): "1/2", (2, 3): "1/2"})])
     measured = bg.diagnose(apart)

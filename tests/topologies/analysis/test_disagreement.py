@@ -72,6 +72,23 @@ def test_nodes_that_are_not_connected_drift_apart():
     assert bg.noise_disagreement(bg.Sequence([pairs])) == inf
 
 
+@pytest.mark.parametrize(
+    ("spec", "n", "rho"), [("ring", 25, 0.41), ("ring", 25, 50), ("base", 33, 50)]
+)
+def test_no_steady_state_is_infinite(spec, n, rho):
+    t = bg.topology(spec, n=n)
+    assert bg.training_disagreement(t, rho) == inf
+    assert bg.training_disagreement(t, rho, samples=3) == inf
+
+
+def test_the_ring_settles_just_below_the_step_size_where_it_does_not():
+    """A mode of eigenvalue -l settles below ρ = (1 - β)(1 + l) / l: 0.4048 for 25 nodes."""
+    ring = bg.topology("ring", n=25)
+    assert bg.training_disagreement(ring, 0.4047) < inf
+    assert bg.training_disagreement(ring, 0.4049) == inf
+    assert bg.training_disagreement(ring, 0.3, samples=50) < 5
+
+
 @pytest.mark.parametrize("spec", ["base", "ring"])
 def test_monte_carlo_estimates_the_same(spec):
     t = bg.topology(spec, n=50)

@@ -145,3 +145,24 @@ def test_to_networkx_keeps_weights_and_origins():
     assert directed.is_directed()
     assert directed.edges[3, 0]["weight"] == Fraction(1, 2)  # node 0 hears 0 - 2 = 3
     assert isinstance(bg.topology("ring", n=4)[0].to_networkx(), nx.Graph)
+
+
+def test_a_round_does_not_change_with_the_arrays_it_was_made_from():
+    """Views are copied, whoever owns the memory; arrays are taken over."""
+    ends = np.array([[0, 1, 7], [1, 0, 7]])
+    shown = np.array([1, 1])
+    shown_only = shown.view()
+    shown_only.flags.writeable = False
+    memory = bytearray(np.array([2, 2]).tobytes())
+    denominators = np.frombuffer(memory, dtype=np.int64)
+    r = bg.Round(2, ends[0, :2], ends[1, :2], shown_only, denominators)
+    expected = bg.Round.from_edges(2, {(0, 1): Fraction(1, 2)})
+    assert r == expected
+    ends[:] = 0
+    shown[:] = 7
+    memory[0] = 9
+    assert r == expected
+    owned = np.array([0, 1])
+    bg.Round(2, owned, np.array([1, 0]), np.array([1, 1]), np.array([2, 2]))
+    with pytest.raises(ValueError, match="read-only"):
+        owned[0] = 1

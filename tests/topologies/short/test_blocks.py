@@ -184,6 +184,12 @@ def test_block_merge_needs_two_neighbors():
         bg.topology("block-merge", n=5, k=1)
 
 
+def test_block_merge_refuses_more_nodes_than_it_can_count():
+    with pytest.raises(bg.InvalidArgument, match="n=1000000000000: block-merge counts its edges"):
+        bg.topology("block-merge", n=10**12)
+    assert bg.topology("short", n=10**12, k=2).period == 29
+
+
 def test_blocks_that_have_finished_repeat_or_idle():
     for redundant, degree in ((True, 1), (False, 0)):
         t = SideBySide([(base(8), 1), (base(2), 2), (base(1), 1)], redundant)

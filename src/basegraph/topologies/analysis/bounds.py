@@ -9,7 +9,11 @@ def shortest_possible(n: int, k: int) -> int:
     """A lower bound on the rounds of any sequence of degree k that reaches exact consensus.
 
     What a node holds can come from at most (k+1)^m nodes after m rounds, so m ≥ log_{k+1} n. With
-    k = 1 and odd n someone idles in the last round and must hold the average before it: one more.
+    k = 1 there is more, proved in docs/shorter.md:
+
+    - n odd: someone idles in the last round and must hold the average before it; one more.
+    - n = 2^m - 1, m ≥ 3: m + 2, one more again (Lemma 14).
+    - n = 2^m - 2, m ≥ 4: m + 1, one more than the logarithm (Lemma 12).
 
     Args:
         n: Number of nodes.
@@ -22,12 +26,18 @@ def shortest_possible(n: int, k: int) -> int:
         InvalidArgument: If an argument is not an integer ≥ 1.
 
     Example:
-        >>> [shortest_possible(n, 1) for n in (1, 2, 3, 4, 5, 25)]
-        [0, 1, 3, 2, 4, 6]
+        >>> [shortest_possible(n, 1) for n in (1, 2, 3, 4, 5, 7, 14, 25)]
+        [0, 1, 3, 2, 4, 5, 5, 6]
 
     """
     n, k = at_least(1, n=n), at_least(1, k=k)
-    return ceil_log(n, k + 1) + (k == 1 and n % 2 == 1 and n > 1)
+    rounds = ceil_log(n, k + 1)
+    if k > 1 or n == 1:
+        return rounds
+    just_below_a_power = (n + 1 == 2**rounds and rounds >= 3) or (
+        n + 2 == 2**rounds and rounds >= 4
+    )
+    return rounds + n % 2 + just_below_a_power
 
 
 def theorem_1_length(n: int, k: int) -> int:

@@ -37,6 +37,8 @@ MEANINGS = {
     "pair weight": "the share that a node takes over from one it hears; above 1/2 parameters "
     "travel while momentum stays",
 }
+NO_STEADY_STATE = "infinite (no steady state)"
+"""What tables show for D(ρ) where the step size ρ is too large for the topology."""
 NO_VERDICT = "None of these is a verdict: the smallest disagreement need not train best."
 
 
@@ -44,7 +46,7 @@ class Diagnostics(NamedTuple):
     """What length and degree do not say about a periodic topology."""
 
     training: dict[float, float]
-    """D(ρ) by ρ, momentum 0.9."""
+    """D(ρ) by ρ, momentum 0.9; infinite where there is no steady state."""
     noise: float | None
     """Infinite where nodes are not connected; None where an estimate does not settle in time."""
     weights: PairWeights
@@ -60,11 +62,18 @@ class Diagnostics(NamedTuple):
 
     def row(self) -> dict[str, float | str]:
         """As columns of a table."""
-        columns: dict[str, float | str] = {f"D({rho:g})": d for rho, d in self.training.items()}
+        columns: dict[str, float | str] = {
+            f"D({rho:g})": d for rho, d in self.training_shown.items()
+        }
         columns["noise"] = self.noise_shown
         columns["mean pair weight"] = self.weights.mean
         columns["largest pair weight"] = str(self.weights.largest)
         return columns
+
+    @property
+    def training_shown(self) -> dict[float, float | str]:
+        """Training disagreement as tables show it: the number, or that no steady state exists."""
+        return {rho: d if d < inf else NO_STEADY_STATE for rho, d in self.training.items()}
 
     @property
     def noise_shown(self) -> float | str:

@@ -83,7 +83,10 @@ def training_disagreement(
         seed: What the draws are made from.
 
     Returns:
-        D(ρ): 0 if the nodes stay one, about 1 if they never talk.
+        D(ρ): 0 if the nodes stay one, about 1 if they never talk. Infinite where no steady state
+        exists because the step size is too large for this topology, that is where the spectral
+        radius of one period is at least 1 (a ring of 25 nodes: from ρ = 0.405 on). With `samples`
+        one more draw decides: what it starts from must be smaller after `steps` rounds.
 
     Raises:
         InvalidArgument: If a number is out of range, or the topology has no period and no samples
@@ -108,6 +111,8 @@ def training_disagreement(
 
     if samples is not None:
         optima = _signs(topology.n, at_least(1, samples=samples), seed)
+        if not _forgets(topology, steps, seed, lambda matrix, s: step(matrix, s, 0.0)):
+            return inf
         zero = np.zeros((2, *optima.shape))
         return _simulated(topology, zero, steps, lambda matrix, s: step(matrix, s, optima))
     matrices = [r.matrix() for r in _periodic(topology)]
@@ -117,6 +122,8 @@ def training_disagreement(
     forced = np.zeros((2, n, n))
     for matrix in matrices:
         period, forced = step(matrix, period, 0.0), step(matrix, forced, optima)
+    if not _settles(period.reshape(2 * n, 2 * n)):
+        return inf
     steady = np.linalg.solve(np.eye(2 * n) - period.reshape(2 * n, 2 * n), forced.reshape(2 * n, n))
     state: Any = steady.reshape(2, n, n)
     total = 0.0
@@ -186,6 +193,45 @@ def noise_disagreement(
     return total / (n * len(matrices))
 
 
+def _settles(period: FloatArray) -> bool:
+    """Whether the spectral radius of one period is below 1.
+
+    Some power of the period then has a norm below 1, which squaring finds quickly; where it does
+    not, the eigenvalues decide.
+    """
+    power = period
+    for _ in range(12):
+        norm = np.linalg.norm(power)
+        if norm < 1:
+            return True
+        if norm > 1e100:
+            break
+        power = power @ power
+    return bool(np.abs(np.linalg.eigvals(period)).max() < 1)
+
+
+def _forgets(
+    topology: Topology, steps: int, seed: int, step: Callable[[Any, FloatArray], FloatArray]
+) -> bool:
+    """Whether a random start without any pull is smaller after so many steps."""
+    state = start = generator(at_least(0, seed=seed)).standard_normal((2, topology.n, 1))
+    matrix_at = _matrices(topology)
+    for t in range(at_least(2, steps=steps)):
+        state = step(matrix_at(t), state)
+        if not np.abs(state).max() < 1e100:
+            return False
+    return bool(np.linalg.norm(state) < np.linalg.norm(start))
+
+
+def _matrices(topology: Topology) -> Callable[[int], Any]:
+    """Step -> mixing matrix; those of one period are made once."""
+    period = topology.period
+    if not period:
+        return lambda t: topology.round(t).matrix()
+    known = [topology.round(t).matrix() for t in range(period)]
+    return lambda t: known[t % period]
+
+
 def _both_sides(matrix: Any, covariance: FloatArray) -> FloatArray:
     once: FloatArray = matrix @ covariance
     return np.asarray(matrix @ once.T)
@@ -213,13 +259,13 @@ def _simulated(
     """The mean square of x over nodes, samples and the second half of the steps."""
     steps = at_least(2, steps=steps)
     period = topology.period
-    known = [topology.round(t).matrix() for t in range(period)] if period else []
+    matrix_at = _matrices(topology)
     first = steps // 2
     if period and steps >= 2 * period:
         first = steps - first // period * period  # whole periods
     total = 0.0
     for t in range(steps):
-        state = step(known[t % len(known)] if known else topology.round(t).matrix(), state)
+        state = step(matrix_at(t), state)
         if t >= first:
             total += float((state[0] ** 2).mean())
     return total / (steps - first)

@@ -19,6 +19,27 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return view
 
 
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """The array as one that nobody writes to: taken over, or copied if it is a view of another.
+
+    >>> numbers = np.arange(3)
+    >>> part = frozen(numbers[:2])
+    >>> numbers[0] = 7
+    >>> part.tolist(), frozen(numbers) is numbers, numbers.flags.writeable
+    ([0, 1], False, False)
+    """
+    owner: Any = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+        if owner.flags.writeable:
+            return read_only(array.copy())
+    if owner.base is not None and array.flags.writeable:  # memory of something else
+        return read_only(array.copy())
+    if array.flags.owndata:
+        array.flags.writeable = False
+    return read_only(array)
+
+
 def quotients(numerators: NDArray[Any], denominators: NDArray[Any] | int) -> FloatArray:
     """numerators / denominators, each correctly rounded.
 

@@ -21,6 +21,7 @@ from basegraph.topologies.core.arrays import (
     FloatArray,
     IntArray,
     distinct,
+    frozen,
     largest_size,
     quotients,
     read_only,
@@ -45,6 +46,9 @@ _ARRAYS = ("receivers", "senders", "numerators", "denominators", "origins")
 @dataclass(frozen=True, eq=False, repr=False)
 class Round:
     """One round on n nodes, given by its arcs. The arrays are read-only.
+
+    A round takes over the arrays that it is given, which become read-only, and copies those that
+    are views of writable ones: what was verified cannot change.
 
     >>> r = Round.from_edges(3, {(0, 1): Fraction(1, 2)})
     >>> r.neighbors(0), r.self_weight(2)
@@ -92,9 +96,7 @@ class Round:
             )
 
     def _set(self, name: str, array: NDArray[Any]) -> None:
-        if array.flags.owndata:
-            array.flags.writeable = False  # the round takes the array over
-        object.__setattr__(self, name, read_only(array))
+        object.__setattr__(self, name, frozen(array))
 
     @classmethod
     def from_edges(cls, n: int, edges: Mapping[tuple[int, int], Fraction]) -> Round:

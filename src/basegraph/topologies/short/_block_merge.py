@@ -14,6 +14,9 @@ from basegraph.topologies.core.round import IntArray, Round
 from basegraph.topologies.core.sequence import Sequence, rebuilt
 from basegraph.topologies.transform.side_by_side import SideBySide
 
+MOST_MERGED = 2**28
+"""Up to this many nodes: whom each of a block's nodes hears is counted node by node."""
+
 
 class BlockMerge(Sequence):
     """Blocks of b_1, ..., b_h nodes average inside; then everybody hears b_j / n from block j.

@@ -6,6 +6,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least, node_count
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.paper._base import base
+from basegraph.topologies.short._block_merge import MOST_MERGED
 from basegraph.topologies.short.planner import default_planner
 from basegraph.topologies.short.plans import Plan
 
@@ -19,7 +20,7 @@ def short(n: int, k: int = 1, redundant: bool = True) -> Sequence:
     the middle of block-mix.
 
     Period never longer than base; degree ≤ k. With k = 1 at most 3 above `shortest_possible` for n
-    up to 512, more for some n beyond: 4 for 999983 (25 rounds), 5 for 2**20 - 1 (26 rounds).
+    up to 512 and for 999983 (24 rounds), more for some n beyond: 4 for 2**20 - 1 (26 rounds).
 
     Args:
         n: Number of nodes.
@@ -85,7 +86,7 @@ def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
         redundant: Whether to keep the edges that consensus does not need.
 
     Raises:
-        InvalidArgument: If an argument is out of range.
+        InvalidArgument: If an argument is out of range, or n above 2**28.
 
     Example:
         >>> block_merge(10, k=3).period
@@ -94,6 +95,8 @@ def block_merge(n: int, k: int = 2, redundant: bool = True) -> Sequence:
     """
     n, k = node_count(n), at_least(2, k=k)
     redundant = _flag(redundant)
+    if n > MOST_MERGED:
+        raise InvalidArgument("n", n, f"block-merge counts its edges for up to {MOST_MERGED} nodes")
     plan = default_planner().best_merge(n, k, 2 * n.bit_length() + 3)
     if n == 1 or plan is None:
         return base(n, k, spec=_spec("block-merge", k, redundant))

@@ -16,6 +16,8 @@ from basegraph.topologies.core.round import IntArray, Round
 from basegraph.topologies.transform.side_by_side import SideBySide
 
 HALF = Fraction(1, 2)
+Corners = tuple[tuple[int, int], ...]
+"""Corners (a, b): where the first a rows and the first b columns end."""
 
 
 class CornerMiddle:
@@ -32,19 +34,34 @@ class CornerMiddle:
     Nodes are numbered row by row, in a row column by column. Of the nodes that idle in the middle
     (`redundant`), those of the same column in rows 1 and 2, 3 and 4, ... exchange: a column's sum
     stays what it is.
+
+    Args:
+        rows: The rows side by side.
+        columns: The columns side by side, on the nodes counted column by column.
+        redundant: Whether idle nodes exchange.
+        flipped: Corners (a, b) at which C_ab is the second nearest integer instead of the nearest,
+            so that |R_ab| / n is at least 1/2 there.
+
     """
 
-    def __init__(self, rows: SideBySide, columns: SideBySide, redundant: bool) -> None:
+    def __init__(
+        self,
+        rows: SideBySide,
+        columns: SideBySide,
+        redundant: bool,
+        flipped: Corners = (),
+    ) -> None:
         self.rows = rows
         self.columns = columns
         self.redundant = redundant
+        self.flipped = frozenset(flipped)
         self.n = rows.n
 
     # -- the whole round ---------------------------------------------------------------------
 
     @cached_property
     def _grid(self) -> _Grid:
-        return _Grid(self.rows.starts(), self.columns.starts(), self.n)
+        return _Grid(self.rows.starts(), self.columns.starts(), self.n, tuple(self.flipped))
 
     def round(self) -> Round:
         """The middle round."""
@@ -99,7 +116,11 @@ class CornerMiddle:
 
     def _corner(self, a: int, b: int) -> tuple[int, int]:
         """C_ab and R_ab."""
-        return rounded(self.rows.start(a), self.columns.start(b), self.n)
+        whole, rest = rounded(self.rows.start(a), self.columns.start(b), self.n)
+        if (a, b) in self.flipped:
+            way = 1 if rest > 0 else -1
+            return whole + way, rest - way * self.n
+        return whole, rest
 
     def _before(self, row: int, column: int) -> int:
         """How many nodes of the row stand before the column."""
@@ -151,9 +172,14 @@ class _Grid:
     `columns` may stack several partitions along axes of its own in front.
     """
 
-    def __init__(self, rows: IntArray, columns: IntArray, n: int) -> None:
+    def __init__(self, rows: IntArray, columns: IntArray, n: int, flipped: Corners = ()) -> None:
         self.n = n
         corner, self.rest = rounded(rows[:, None], columns[..., None, :], n)
+        if flipped:
+            at = tuple(np.array(flipped).T)
+            way = np.where(self.rest[at] > 0, 1, -1)
+            corner[at] += way
+            self.rest[at] -= way * n
         before = np.diff(corner, axis=-2)
         self.first: IntArray = rows[:-1, None] + before[..., :-1]
         self.count: IntArray = np.diff(before, axis=-1)
@@ -200,6 +226,20 @@ class _Grid:
         one, two = (np.repeat(first[side:pairs:2].ravel(), both) + number for side in (0, 1))
         origin = np.full(len(one), Origin.MIX_IDLE, dtype=np.uint8)
         return one, two, np.ones_like(one), np.full_like(one, 2), origin
+
+
+def has_room_flipped(rows: IntArray, columns: IntArray, n: int, k: int, flipped: Corners) -> bool:
+    """Whether `has_room` holds with these corners flipped.
+
+    Edges may weigh more than 1/2 then, so the load of every node is added up, as its cell's nodes
+    take turns.
+    """
+    grid = _Grid(rows, columns, n, flipped)
+    if (grid.count < 0).any() or (grid.edges > k * grid.count).any():
+        return False
+    r = grid.middle(redundant=False)
+    own = r.over_common_denominator()[2]
+    return bool((own >= 0).all()) and r.degree <= k
 
 
 def has_room(rows: IntArray, columns: IntArray, n: int, k: int) -> NDArray[np.bool_]:

@@ -12,6 +12,8 @@ from basegraph.topologies.short.layout import Runs
 
 PARTITIONS = 40
 """How many partitions, into rows and into columns, are laid out."""
+THIRDS = 12
+"""How many sizes of a third smaller block are tried."""
 
 
 def first_with_room(
@@ -32,6 +34,57 @@ def first_with_room(
             if fits.any():
                 return row, group[int(np.argmax(fits))]
     return None
+
+
+def leaves_room(rows: Runs, columns: Runs, n: int) -> bool:
+    """Whether b c ≥ (d - 1) n for all rows b and columns c, which is sufficient for room.
+
+    d is 1 at the corners of the grid of cells, 2 on its border and 4 inside.
+
+    >>> leaves_room(((12, 1), (16, 2)), ((16, 2), (12, 1)), 44)
+    True
+    >>> leaves_room(((12, 1), (16, 3), (1, 1)), ((16, 3), (13, 1)), 61)
+    False
+    """
+
+    def places(line: Runs) -> list[tuple[int, int]]:
+        """(size, degree in the line) of every kind of block."""
+        if block_count(line) == 1:
+            return [(line[0][0], 0)]
+        kinds = []
+        for number, (size, copies) in enumerate(line):
+            ends = (number == 0) + (number == len(line) - 1)
+            kinds += [(size, 1)] * (ends > 0) + [(size, 2)] * (copies > ends)
+        return kinds
+
+    return all(
+        b * c >= (degree * other - 1) * n
+        for b, degree in places(rows)
+        for c, other in places(columns)
+    )
+
+
+def lines_of_few(rest: int, copies: int, largest: int, sizes: tuple[int, ...]) -> tuple[Runs, ...]:
+    """rest + copies * largest nodes as lines of the largest size and two or three of `sizes`.
+
+    Two of these stand at the ends; a third, the largest of them, beside the last. Of each kind the
+    line with the largest `one` is taken.
+
+    >>> lines_of_few(5, 3, 16, (12, 10, 9))
+    (((12, 1), (16, 2), (9, 1)),)
+    """
+    allowed = set(sizes)
+    lines: list[Runs] = []
+    for fewer in range(min(3, copies)):
+        total, whole = rest + fewer * largest, (largest, copies - fewer)
+        for third in (0, *sizes[:THIRDS]):
+            for one in sizes:
+                other = total - third - one
+                if other <= one and (one <= third or not third) and other in allowed:
+                    beside = ((third, 1),) if third else ()
+                    lines.append(((one, 1), whole, *beside, (other, 1)))
+                    break
+    return tuple(sorted(lines, key=len))
 
 
 def block_count(partition: Runs) -> int:

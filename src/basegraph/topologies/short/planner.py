@@ -9,23 +9,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from types import MappingProxyType
 
 from basegraph.topologies.analysis.bounds import shortest_possible
-from basegraph.topologies.core.tables import load_table
 from basegraph.topologies.paper._base import base_length
-from basegraph.topologies.short._block_merge import merge_degree
+from basegraph.topologies.short._block_merge import MOST_MERGED, merge_degree
 from basegraph.topologies.short._euclid import euclid_length
+from basegraph.topologies.short.free_mix import FreeMix
 from basegraph.topologies.short.layout import Runs
-from basegraph.topologies.short.partitions import first_with_room, promising_partitions
+from basegraph.topologies.short.partitions import (
+    first_with_room,
+    leaves_room,
+    lines_of_few,
+    promising_partitions,
+)
 from basegraph.topologies.short.plans import (
     BasePlan,
     EuclidPlan,
+    FreeMixPlan,
     LaidMixPlan,
     MergePlan,
     MixPlan,
     Plan,
     ProductPlan,
+)
+from basegraph.topologies.short.searched import (
+    CornerMix,
+    LaidMix,
+    corner_mixes,
+    free_mixes,
+    laid_mixes,
 )
 
 ALL_SIZES = 128
@@ -36,31 +49,34 @@ LARGE = 2048
 """Up to this many nodes rows and columns are laid out to see if they leave room; beyond, a
 sufficient condition on their sizes decides."""
 TRIED = 12
-"""How many ends of a line are tried then."""
-
-
-class LaidMix(NamedTuple):
-    """A block-mix with one neighbor a round whose middle `lay_out` finds."""
-
-    rows: Runs
-    columns: Runs
-    turn: int
+"""How many ends of a line are tried then, beyond the sizes that are known."""
 
 
 class Planner:
     """Plans for all n and k, remembered while the planner lives.
 
     Args:
-        laid: Number of nodes -> the block-mix that was searched for; used as it is.
+        laid: Number of nodes -> the block-mix that was searched for, with one neighbor.
+        corners: k -> number of nodes -> the rows and columns that were searched for.
+        free: k -> number of nodes -> the rows, middle and columns that were searched for.
+
+    What was searched for is used as it is, instead of looking for rows and columns.
 
     """
 
-    def __init__(self, laid: Mapping[int, LaidMix]) -> None:
+    def __init__(
+        self,
+        laid: Mapping[int, LaidMix],
+        corners: Mapping[int, Mapping[int, CornerMix]] = MappingProxyType({}),
+        free: Mapping[int, Mapping[int, FreeMix]] = MappingProxyType({}),
+    ) -> None:
         self.laid = laid
+        self.corners = corners
+        self.free = free
         self.best_plan = lru_cache(maxsize=2**16)(self._best_plan)
         self._search = lru_cache(maxsize=2**16)(self._search_plan)
         self._sizes = lru_cache(maxsize=1024)(self._block_sizes)
-        self._between_ends = lru_cache(maxsize=4096)(self._line_between_ends)
+        self._lines = lru_cache(maxsize=4096)(self._few_others)
         self._partitions = lru_cache(maxsize=4096)(self._promising_partitions)
 
     def _best_plan(self, n: int, k: int) -> Plan:
@@ -124,7 +140,7 @@ class Planner:
 
     def best_merge(self, n: int, k: int, below: int) -> MergePlan | None:
         """The shortest block-merge of fewer rounds than `below`."""
-        if k == 1:
+        if k == 1 or n > MOST_MERGED:
             return None
         for rounds in range(shortest_possible(n, k), below):
             for sizes in self._mergeable(n, k, rounds - 1):
@@ -166,11 +182,11 @@ class Planner:
 
     # -- block-mix -------------------------------------------------------------------------------
 
-    def best_mix(self, n: int, k: int, below: int) -> MixPlan | LaidMixPlan | None:
+    def best_mix(self, n: int, k: int, below: int) -> MixPlan | LaidMixPlan | FreeMixPlan | None:
         """The shortest block-mix of fewer rounds than `below`, rows about as long as columns."""
-        if k == 1 and n in self.laid:
-            laid = self._laid_out(n)
-            return laid if laid.rounds < below else None
+        searched = self._searched_for(n, k)
+        if searched:
+            return searched if searched.rounds < below else None
         for rounds in range(shortest_possible(n, k), below):
             most = (k + 1) ** (rounds - 1)
             if 2 * k * most < n or (n > LARGE and most < 3 * n):
@@ -188,40 +204,66 @@ class Planner:
                     return MixPlan(rounds, *blocks, k)
         return None
 
-    def _laid_out(self, n: int) -> LaidMixPlan:
-        """The block-mix with one neighbor that the table knows."""
-        rows, columns, turn = self.laid[n]
-        inside, across = (max(self.length(size, 1) for size, _ in runs) for runs in (rows, columns))
-        return LaidMixPlan(inside + 1 + across, rows, columns, turn)
+    def _searched_for(self, n: int, k: int) -> MixPlan | LaidMixPlan | FreeMixPlan | None:
+        """The shortest block-mix that the tables know; None where they know none."""
+
+        def rounds(rows: Runs, columns: Runs) -> int:
+            return 1 + sum(
+                max(self.length(size, k) for size, _ in runs) for runs in (rows, columns)
+            )
+
+        plans: list[MixPlan | LaidMixPlan | FreeMixPlan] = []
+        if k == 1 and n in self.laid:
+            laid = self.laid[n]
+            plans.append(LaidMixPlan(rounds(laid.rows, laid.columns), *laid))
+        if n in self.corners.get(k, {}):
+            corners = self.corners[k][n]
+            length = rounds(corners.rows, corners.columns)
+            plans.append(MixPlan(length, corners.rows, corners.columns, k, corners.flipped))
+        if n in self.free.get(k, {}):
+            mix = self.free[k][n]
+            plans.append(FreeMixPlan(mix.rounds(lambda size: self.length(size, k)), mix, k))
+        return min(plans, key=lambda plan: plan.rounds, default=None)
 
     def _roomy(self, n: int, k: int, inside: int, across: int) -> tuple[Runs, Runs] | None:
         """Rows and columns that need not be laid out: b c / n ≥ deg(b) deg(c) - 1 for all blocks.
 
-        In a line the two ends have degree 1 and all others, here of the largest size, degree 2.
+        In a line the two ends have degree 1 and all others degree 2.
         """
-        rows = self._between_ends(n, k, inside, -(-n // (k + 1) ** across))
-        columns = self._between_ends(n, k, across, -(-n // (k + 1) ** inside))
-        return (rows, columns) if rows and columns else None
+        rows = self._lines(n, k, inside, -(-n // (k + 1) ** across))
+        columns = self._lines(n, k, across, -(-n // (k + 1) ** inside))
+        for row in rows:
+            for column in columns:
+                if leaves_room(row, column, n):
+                    return row, column
+        return None
 
-    def _line_between_ends(self, n: int, k: int, rounds: int, least: int) -> Runs | None:
-        """n as blocks of (k+1)^rounds and at most two others at the ends, of at least `least`."""
+    def _few_others(self, n: int, k: int, rounds: int, least: int) -> tuple[Runs, ...]:
+        """n as a line of blocks of (k+1)^rounds and at most three others, of at least `least`.
+
+        Two others stand at the ends; a third one stands beside the last.
+        """
         largest = (k + 1) ** rounds
         copies, rest = divmod(n, largest)
         if rest == 0:
-            return ((largest, copies),)
+            return (((largest, copies),),)
         if rest >= least and self.takes_at_most(rounds, rest, k):
-            return ((largest, copies), (rest, 1))
+            return (((largest, copies), (rest, 1)),)
+        sizes = tuple(b for b in self._sizes(rounds, k) if least <= b < largest)
+        lines = lines_of_few(rest, copies, largest, sizes)
+        if lines:
+            return lines
         tried = 0
         for total, left in ((rest, copies), (rest + largest, copies - 1)):
-            for one in self._sizes(rounds, k):
+            for one in sizes:
                 other = total - one
-                if least <= other <= one < largest:
+                if least <= other <= one:
                     tried += 1
                     if self.takes_at_most(rounds, other, k):
-                        return ((one, 1), (largest, left), (other, 1))
+                        return (((one, 1), (largest, left), (other, 1)),)
                     if tried >= TRIED:
-                        return None
-        return None
+                        return ()
+        return ()
 
     def _promising_partitions(self, n: int, k: int, rounds: int) -> tuple[Runs, ...]:
         """Promising partitions of n into few blocks that average in so many rounds."""
@@ -231,5 +273,4 @@ class Planner:
 @cache
 def default_planner() -> Planner:
     """The planner that knows all tables, made once."""
-    entries = load_table("basegraph.topologies.short", "laid_mixes.json")
-    return Planner({n: LaidMix(**entry) for n, entry in entries.items()})
+    return Planner(laid_mixes(), corner_mixes(), free_mixes())

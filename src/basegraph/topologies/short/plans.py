@@ -15,7 +15,8 @@ from basegraph.topologies.paper._base import base
 from basegraph.topologies.short._block_merge import BlockMerge
 from basegraph.topologies.short._block_mix import BlockMix
 from basegraph.topologies.short._euclid import euclid
-from basegraph.topologies.short.corner_middle import CornerMiddle
+from basegraph.topologies.short.corner_middle import CornerMiddle, Corners
+from basegraph.topologies.short.free_mix import FreeMix, free_mix
 from basegraph.topologies.short.laid_middle import LaidMiddle
 from basegraph.topologies.short.layout import Runs, lay_out, sizes_of
 from basegraph.topologies.transform.product import Product
@@ -99,12 +100,14 @@ class MixPlan:
     rows: Runs
     columns: Runs
     k: int
+    flipped: Corners = ()
 
     def build(self, spec: str, redundant: bool, blocks: Blocks) -> Sequence:
         """The sequence that this plan describes, under the name `spec`."""
         rows = _side_by_side(self.rows, redundant, blocks)
         columns = _side_by_side(self.columns, redundant, blocks)
-        return BlockMix(rows, columns, CornerMiddle(rows, columns, redundant), self.k, spec)
+        middle = CornerMiddle(rows, columns, redundant, self.flipped)
+        return BlockMix(rows, columns, middle, self.k, spec)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,19 @@ class LaidMixPlan:
         rows = _side_by_side(self.rows, redundant, blocks)
         columns = _side_by_side(self.columns, redundant, blocks)
         return BlockMix(rows, columns, LaidMiddle(layout, redundant), 1, spec)
+
+
+@dataclass(frozen=True)
+class FreeMixPlan:
+    """Rows, middle rounds that were searched for pair by pair, columns."""
+
+    rounds: int
+    mix: FreeMix
+    k: int
+
+    def build(self, spec: str, redundant: bool, blocks: Blocks) -> Sequence:
+        """The sequence that this plan describes, under the name `spec`."""
+        return free_mix(self.mix, self.k, spec, redundant, blocks)
 
 
 def _side_by_side(runs: Runs, redundant: bool, blocks: Blocks) -> SideBySide:
