@@ -158,7 +158,7 @@ def test_tests_mirror_the_source():
 
 
 def test_no_module_hides_behind_an_exported_name():
-    """`import basegraph.topologies.short._euclid` must be a module where it is one: `_euclid` is."""
+    """One would get the function where the module was asked for: such a module begins with _."""
     for folder in SOURCE.rglob("__init__.py"):
         package = ".".join(["basegraph", *folder.parent.relative_to(SOURCE).parts])
         exported = getattr(importlib.import_module(package), "__all__", [])
