@@ -47,6 +47,7 @@ class DistributedMixer:
         membership: Who the nodes are.
         wire: The type of what is sent; the vectors' own if None.
         refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
+        traffic: What this node has sent before, to be counted on.
 
     """
 
@@ -56,6 +57,7 @@ class DistributedMixer:
         *,
         wire: torch.dtype | None = None,
         refuse_nonfinite: bool = False,
+        traffic: Traffic | None = None,
     ) -> None:
         self.membership = membership
         self.node = membership.node
@@ -64,11 +66,10 @@ class DistributedMixer:
         group = membership.group
         self.number = next(_NUMBERS.setdefault(group, count()))
         """Which of the group's mixers, so that messages of one are not taken for another's."""
-        self.traffic = Traffic()
+        self.traffic = traffic or Traffic()
         self.straggler = Straggler(self.node, self.traffic)
         self._buffers: dict[tuple[object, ...], Tensor] = {}
-        self._only_gloo = dist.get_backend(group) == "gloo"
-        self._rank = [dist.get_global_rank(group, i) for i in range(membership.n)]
+        self._only_gloo = membership.only_gloo
 
     def start(
         self,
@@ -94,17 +95,22 @@ class DistributedMixer:
         sent = x_d.contiguous()
         if copy or wire != x_d.dtype:
             sent = self.buffer((stamp.content, "sent"), x_d, wire).copy_(x_d)
-        stamp = stamp._replace(number=neighbors.number, size=sent.numel(), optimizer=self.number)
+        stamp = stamp._replace(
+            number=neighbors.number,
+            size=sent.numel(),
+            optimizer=self.number,
+            epoch=self.membership.epoch,
+        )
         inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(hears))]
         packed = stamp.pack(sent.device, self.traffic.seconds_waited)
         stamps = [torch.empty_like(packed) for _ in hears]
         tag = VECTOR_TAGS + sent.nbytes % 2**20
         heard = [j for j, _ in hears]
         messages = [
-            *((dist.irecv, box, j, STAMP_TAG) for j, box in zip(heard, stamps, strict=True)),
-            *((dist.irecv, box, j, tag) for j, box in zip(heard, inbox, strict=True)),
-            *((dist.isend, packed, j, STAMP_TAG) for j in tells),
-            *((dist.isend, sent, j, tag) for j in tells),
+            *(("recv", box, j, STAMP_TAG) for j, box in zip(heard, stamps, strict=True)),
+            *(("recv", box, j, tag) for j, box in zip(heard, inbox, strict=True)),
+            *(("send", packed, j, STAMP_TAG) for j in tells),
+            *(("send", sent, j, tag) for j in tells),
         ]
         works = self._post(messages, stamp.when + neighbors.place)
         pending = Pending(self, neighbors, stamp, x_d, sent, packed, stamps, inbox, works)
@@ -139,20 +145,23 @@ class DistributedMixer:
             known = self._buffers[key] = empty_like(like, dtype=dtype)
         return known[: like.numel()]
 
-    def _post(self, messages: list[tuple[Any, Tensor, int, int]], when: str) -> list[Any]:
+    def _post(self, messages: list[tuple[str, Tensor, int, int]], when: str) -> list[Any]:
         """Begin to send and receive: one by one over gloo, where a batch only costs time."""
         works: list[Any] = []
         peer = None
+        group = self.membership.group
         try:
             if messages and not self._over_gloo(messages[0][1]):
+                batch = {"send": dist.isend, "recv": dist.irecv}
                 return dist.batch_isend_irecv(
                     [
-                        dist.P2POp(op, v, self._rank[j], self.membership.group, tag)
-                        for op, v, j, tag in messages
+                        dist.P2POp(batch[kind], v, dist.get_global_rank(group, j), group, tag)
+                        for kind, v, j, tag in messages
                     ]
                 )
-            for op, v, peer, tag in messages:
-                works.append(op(v, self._rank[peer], self.membership.group, tag))
+            for kind, v, peer, tag in messages:
+                post = group.send if kind == "send" else group.recv
+                works.append(post([collectives.real_view(v)], peer, tag))
         except RuntimeError as error:
             raise self.lost(peer, when, error, 0.0) from None
         return works
@@ -203,13 +212,14 @@ class Pending:
         if not works:  # nobody to wait for, or waited for before
             return
         together = len(works) != len(peers)  # NCCL has one handle for the whole batch
-        for place, work in enumerate(works):
-            if place == len(heard) and not together:
-                self._require_same_stamps()
-            peer = peers[0] if together else peers[place]
-            self._wait(peer, work, started)
-            before, now = now, time.perf_counter()
-            traffic.wait_for(peer, now - before)
+        with self.mixer.membership.waiting():
+            for place, work in enumerate(works):
+                if place == len(heard) and not together:
+                    self._require_same_stamps()
+                peer = peers[0] if together else peers[place]
+                self._wait(peer, work, started)
+                before, now = now, time.perf_counter()
+                traffic.wait_for(peer, now - before)
         if together:
             self._require_same_stamps()
         traffic.seconds_waited += now - started

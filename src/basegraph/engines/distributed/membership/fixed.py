@@ -5,11 +5,13 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from basegraph.engines.distributed.bounded import end_gloo_waits
 from basegraph.engines.distributed.membership import progress
 from basegraph.engines.distributed.membership.group import join, join_alone
 from basegraph.engines.distributed.membership.progress import TIMEOUT, Progress
@@ -54,6 +56,30 @@ class FixedMembership:
     def progress(self) -> Progress:
         """What the nodes know of each other, to name one that is lost."""
         return progress.of(self._group)
+
+    @property
+    def epoch(self) -> int:
+        """Counts the changes of membership: none."""
+        return 0
+
+    @property
+    def members(self) -> list[str]:
+        """A name for every node, in their order."""
+        return [f"node {node}" for node in range(self.n)]
+
+    @property
+    def only_gloo(self) -> bool:
+        """Whether the group has no other backend than gloo."""
+        return str(dist.get_backend(self.group)) == "gloo"
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Around every wait for other nodes, which nothing but the timeout ends."""
+        return nullcontext()
+
+    def end_waits(self) -> None:
+        """End the waits for other nodes, from another thread."""
+        if self.n > 1:
+            end_gloo_waits(self.group, (self.node + 1) % self.n)
 
     def on(self, device: torch.device) -> FixedMembership:
         """The same nodes, with messages on another device."""

@@ -1,0 +1,235 @@
+"""torchft's lighthouse, the register of who is alive, as one node sees it.
+
+A node sends heartbeats from a thread of its own. `ask` waits until the lighthouse has found a
+quorum: all nodes that are alive and ask, too. Nothing of torchft is written again here: who counts
+as dead, and after how many seconds, is the lighthouse's decision.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from basegraph.engines.distributed.membership.meeting import Participant
+from basegraph.errors import InvalidArgument, RuntimeFailure
+from basegraph.extras import require
+
+VARIABLE = "TORCHFT_LIGHTHOUSE"
+"""The environment variable with the lighthouse's address."""
+HEARTBEAT = 0.1
+"""Seconds between two heartbeats."""
+SETTLE = 3.0
+"""Seconds in which nodes register again with a lighthouse that was restarted."""
+CONNECT = 5.0
+"""Seconds for a connection, and for an answer to a heartbeat."""
+PAUSE = 0.05
+"""Seconds between two looks at whether an answer has come."""
+
+SEEN = re.compile(r'<li class="heartbeat([^"]*)">\s*(.*?): seen [0-9.e-]+s ago', re.DOTALL)
+"""A heartbeat on the lighthouse's status page."""
+
+
+class LighthouseGone(RuntimeFailure):
+    """The lighthouse does not answer."""
+
+
+class Quorum(NamedTuple):
+    """The nodes that are alive and have asked, in the order of their names."""
+
+    key: str
+    """Different for every quorum."""
+    participants: list[Participant]
+
+
+def require_address(address: str | None) -> str:
+    """The lighthouse's address, from the argument or from the environment.
+
+    Args:
+        address: As in "http://127.0.0.1:29510"; None takes `TORCHFT_LIGHTHOUSE`.
+
+    Raises:
+        InvalidArgument: There is none, or it is not of this form.
+
+    """
+    given = os.environ.get(VARIABLE) if address is None else address
+    if given is None:
+        raise InvalidArgument(
+            "lighthouse",
+            None,
+            f'membership="live" needs the address of a lighthouse, here or in {VARIABLE}; '
+            f"`basegraph launch` starts one",
+        )
+    form = "must be http://HOST:PORT"
+    try:
+        parts = urlsplit(given)
+        port = parts.port
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidArgument("lighthouse", given, form) from None
+    if parts.scheme != "http" or not parts.hostname or port is None or parts.path not in ("", "/"):
+        raise InvalidArgument("lighthouse", given, form)
+    return f"http://{parts.netloc}"
+
+
+def torchft_coordination() -> Any:
+    """torchft's clients and servers; its log of every heartbeat and quorum is left out.
+
+    Raises:
+        MissingExtra: torchft is not installed.
+
+    """
+    require("torchft")
+    os.environ.setdefault("RUST_LOG", "error")
+    from torchft import coordination
+
+    return coordination
+
+
+class Lighthouse:
+    """A node's connection to the lighthouse.
+
+    Args:
+        address: As `require_address` returns it.
+        name: The node's name, different from all others'.
+
+    Raises:
+        InvalidArgument: Nobody answers at the address.
+
+    """
+
+    def __init__(self, address: str, name: str) -> None:
+        self.address = address
+        self.name = name
+        coordination = torchft_coordination()
+        try:
+            self._client = coordination.LighthouseClient(address, timedelta(seconds=CONNECT))
+            self._client.heartbeat(name, timedelta(seconds=CONNECT))
+        except (RuntimeError, TimeoutError) as error:
+            reason = " ".join(str(error).split()).rpartition(": ")[2]
+            raise InvalidArgument(
+                "lighthouse", address, f"no lighthouse answers there: {reason}"
+            ) from None
+        self.answers = True
+        """Whether it has answered to the last heartbeat."""
+        self._settled_at = 0.0
+        self._known: tuple[int, list[str]] = (0, [])
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="basegraph heartbeat", daemon=True)
+        self._thread.start()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether it was restarted just now, so that not all nodes have registered again."""
+        return time.monotonic() < self._settled_at
+
+    def close(self) -> None:
+        """End the heartbeats.
+
+        The thread is waited for: inside of torchft, it would abort a process that is exiting.
+        """
+        self._over.set()
+        self._thread.join(timeout=2 * CONNECT)
+
+    def ask(
+        self,
+        store: str,
+        step: int,
+        data: dict[str, Any],
+        limit: float,
+        interrupted: Callable[[], bool],
+    ) -> Quorum | None:
+        """Ask who is alive, and wait until all of those ask.
+
+        Args:
+            store: Where this node's store is.
+            step: Steps that this node has made.
+            data: What else the other nodes should know.
+            limit: Seconds to wait.
+            interrupted: Whether to stop waiting; checked all the time.
+
+        Returns:
+            The quorum, or None if interrupted.
+
+        Raises:
+            LighthouseGone: The lighthouse does not answer.
+            TimeoutError: There was no quorum in time: a node that is alive does not ask.
+
+        """
+        answer: Future[Any] = Future()
+
+        def call() -> None:
+            try:
+                answer.set_result(
+                    self._client.quorum(
+                        replica_id=self.name,
+                        timeout=timedelta(seconds=limit),
+                        address="",
+                        store_address=store,
+                        step=step,
+                        world_size=1,
+                        shrink_only=False,
+                        data=data,
+                    )
+                )
+            except BaseException as error:
+                answer.set_exception(error)
+
+        threading.Thread(target=call, name="basegraph quorum", daemon=True).start()
+        end = time.monotonic() + limit
+        while True:
+            try:
+                return self._quorum(answer.result(timeout=PAUSE))
+            except TimeoutError:
+                late = time.monotonic() > end
+                if late or (answer.done() and isinstance(answer.exception(), TimeoutError)):
+                    raise TimeoutError(f"no quorum within {limit:g} s") from None
+                if interrupted():
+                    return None
+                if not self.answers:  # a request to a lighthouse that hangs would not end
+                    raise LighthouseGone(f"the lighthouse at {self.address} is gone") from None
+            except RuntimeError as error:
+                reason = " ".join(str(error).split())[:160]
+                raise LighthouseGone(
+                    f"the lighthouse at {self.address} does not answer: {reason}"
+                ) from None
+
+    def silent(self, names: Iterable[str]) -> list[str]:
+        """Which of these nodes the lighthouse counts as dead; none if it does not answer."""
+        try:
+            with urllib.request.urlopen(f"{self.address}/status", timeout=CONNECT) as page:
+                text = page.read().decode()
+        except OSError:
+            return []
+        alive = {name for kind, name in SEEN.findall(text) if "old" not in kind}
+        return [name for name in names if name not in alive] if self.name in alive else []
+
+    def _quorum(self, answer: Any) -> Quorum:
+        participants = [
+            Participant(p.replica_id, p.store_address, p.step, p.data or {})
+            for p in answer.participants
+        ]
+        number, names = int(answer.quorum_id), [p.name for p in participants]
+        known_number, known_names = self._known
+        if number < known_number or (number == known_number and names != known_names):
+            self._settled_at = time.monotonic() + SETTLE
+        self._known = number, names
+        created = answer.created
+        return Quorum(f"{number} {created.seconds} {created.nanos}", participants)
+
+    def _beat(self) -> None:
+        while not self._over.wait(HEARTBEAT):
+            try:
+                self._client.heartbeat(self.name, timedelta(seconds=CONNECT))
+            except (RuntimeError, TimeoutError):
+                self.answers = False
+            else:
+                if not self.answers:
+                    self._settled_at = time.monotonic() + SETTLE
+                self.answers = True
