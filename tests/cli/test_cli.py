@@ -144,6 +144,12 @@ def test_lengths(tmp_path):
     assert [row["lower_bound"] for row in rows] == [6, 3, 3, 2]
 
 
+def test_lengths_that_meet_the_lower_bound():
+    text = ok("lengths", "-n", "2:20", "-k", "1", "--topologies", "base,short", "--optimal")
+    assert "base, k = 1: at the lower bound for 6 of 19 n\n2, 3, 4, 7, 8, 16\n" in text
+    assert "short, k = 1: at the lower bound for 18 of 19 n" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

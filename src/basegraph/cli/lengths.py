@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import fmean
+from textwrap import fill
 from typing import Annotated
 
 import typer
@@ -32,6 +33,9 @@ def lengths(
     csv_path: Annotated[
         Path | None, typer.Option("--csv", metavar="FILE", help="write every length to this .csv")
     ] = None,
+    optimal: Annotated[
+        bool, typer.Option("--optimal", help="print the n whose length is the lower bound")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="print every length as JSON")] = False,
     force: Force = False,
 ) -> None:
@@ -66,9 +70,21 @@ def lengths(
         [(k, nodes, *_means(rows, k, columns)) for k in degrees],
         title="rounds until exact consensus, mean over n",
     )
+    if optimal:
+        _print_optimal(rows, degrees, names)
     for path in (plot, csv_path):
         if path is not None:
             print(f"written to {path}")
+
+
+def _print_optimal(rows: list[dict[str, int | None]], degrees: list[int], names: list[str]) -> None:
+    """The n for which no sequence can be shorter."""
+    for name in names:
+        for k in degrees:
+            chosen = [row for row in rows if row["k"] == k]
+            met = [str(row["n"]) for row in chosen if row[name] == row["lower_bound"]]
+            print(f"\n{name}, k = {k}: at the lower bound for {len(met)} of {len(chosen)} n")
+            print(fill(", ".join(met), width=100))
 
 
 def _means(rows: list[dict[str, int | None]], k: int, columns: list[str]) -> list[str]:

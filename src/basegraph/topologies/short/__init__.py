@@ -9,7 +9,7 @@ For some n programs searched for what a formula does not give. The tables hold t
 number of nodes; the `format` member of each says what its fields are and which command made it:
 
 - laid_mixes.json: rows and columns, and the turn at which `lay_out` finds the middle (k = 1);
-- corner_mixes_k1.json, ...: rows and columns for `CornerMiddle`, and corners that are flipped;
+- corner_mixes_k2.json, ...: rows and columns for `CornerMiddle`, and corners that are flipped;
 - free_mixes_k1.json, ...: rows, columns, and the middle rounds edge by edge.
 
 Example:

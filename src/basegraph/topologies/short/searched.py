@@ -12,8 +12,8 @@ from basegraph.topologies.short.layout import Runs
 
 PACKAGE = "basegraph.topologies.short"
 """Where the tables are."""
-CORNER_TABLES = (1, 2)
-"""The k for which rows and columns were searched for: corner_mixes_k1.json and so on."""
+CORNER_TABLES = (2, 3)
+"""The k for which rows and columns were searched for: corner_mixes_k2.json and so on."""
 FREE_TABLES = (1, 2, 3)
 """The k for which whole middles were searched for: free_mixes_k1.json and so on."""
 
