@@ -78,8 +78,7 @@ class FixedMembership:
 
     def end_waits(self) -> None:
         """End the waits for other nodes, from another thread."""
-        if self.n > 1:
-            end_gloo_waits(self.group, (self.node + 1) % self.n)
+        end_gloo_waits(self.group, self.node, self.n)
 
     def on(self, device: torch.device) -> FixedMembership:
         """The same nodes, with messages on another device."""

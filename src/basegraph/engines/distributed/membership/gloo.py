@@ -65,7 +65,7 @@ def own_store(host: str) -> Any:
         is_master=True,
         wait_for_workers=False,
         master_listen_fd=listener.detach(),
-        use_libuv=True,
+        use_libuv=False,
     )
 
 

@@ -47,6 +47,8 @@ class Quorum(NamedTuple):
     key: str
     """Different for every quorum."""
     participants: list[Participant]
+    created: tuple[int, int] = 0, 0
+    """Seconds and nanoseconds: of two quorums, the later one counts."""
 
 
 def require_address(address: str | None) -> str:
@@ -120,6 +122,9 @@ class Lighthouse:
         """Whether it has answered to the last heartbeat."""
         self._settled_at = 0.0
         self._known: tuple[int, list[str]] = (0, [])
+        self._news = threading.Condition()
+        self._newest: Quorum | None = None
+        self._handled = 0, 0
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="basegraph heartbeat", daemon=True)
         self._thread.start()
@@ -147,6 +152,9 @@ class Lighthouse:
     ) -> Quorum | None:
         """Ask who is alive, and wait until all of those ask.
 
+        A quorum that this node is in counts, whichever of its requests is answered: the others act
+        on it. One that has come before, after the last that was `handled`, is the answer at once.
+
         Args:
             store: Where this node's store is.
             step: Steps that this node has made.
@@ -162,11 +170,11 @@ class Lighthouse:
             TimeoutError: There was no quorum in time: a node that is alive does not ask.
 
         """
-        answer: Future[Any] = Future()
+        failure: Future[None] = Future()
 
         def call() -> None:
             try:
-                answer.set_result(
+                self._came(
                     self._client.quorum(
                         replica_id=self.name,
                         timeout=timedelta(seconds=limit),
@@ -178,27 +186,39 @@ class Lighthouse:
                         data=data,
                     )
                 )
-            except BaseException as error:
-                answer.set_exception(error)
+            except (RuntimeError, TimeoutError) as error:
+                failure.set_exception(error)
+            with self._news:
+                self._news.notify_all()
 
-        threading.Thread(target=call, name="basegraph quorum", daemon=True).start()
+        if not self.has_news:
+            if not self.answers:
+                raise LighthouseGone(f"the lighthouse at {self.address} is gone")
+            threading.Thread(target=call, name="basegraph quorum", daemon=True).start()
         end = time.monotonic() + limit
-        while True:
-            try:
-                return self._quorum(answer.result(timeout=PAUSE))
-            except TimeoutError:
-                late = time.monotonic() > end
-                if late or (answer.done() and isinstance(answer.exception(), TimeoutError)):
-                    raise TimeoutError(f"no quorum within {limit:g} s") from None
-                if interrupted():
-                    return None
-                if not self.answers:  # a request to a lighthouse that hangs would not end
-                    raise LighthouseGone(f"the lighthouse at {self.address} is gone") from None
-            except RuntimeError as error:
-                reason = " ".join(str(error).split())[:160]
-                raise LighthouseGone(
-                    f"the lighthouse at {self.address} does not answer: {reason}"
-                ) from None
+        while not self.has_news:
+            if failure.done() and isinstance(failure.exception(), RuntimeError):
+                reason = " ".join(str(failure.exception()).split())[:160]
+                raise LighthouseGone(f"the lighthouse at {self.address} does not answer: {reason}")
+            if failure.done() or time.monotonic() > end:
+                raise TimeoutError(f"no quorum within {limit:g} s")
+            if interrupted():
+                return None
+            if not self.answers:  # a request to a lighthouse that hangs would not end
+                raise LighthouseGone(f"the lighthouse at {self.address} is gone")
+            with self._news:
+                if not failure.done() and not self.has_news:
+                    self._news.wait(PAUSE)
+        return self._newest
+
+    def handled(self, quorum: Quorum) -> None:
+        """Do not give this quorum again, nor earlier ones."""
+        self._handled = max(self._handled, quorum.created)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is a quorum that was not handled yet."""
+        return self._newest is not None and self._newest.created > self._handled
 
     def silent(self, names: Iterable[str]) -> list[str]:
         """Which of these nodes the lighthouse counts as dead; none if it does not answer."""
@@ -210,18 +230,22 @@ class Lighthouse:
         alive = {name for kind, name in SEEN.findall(text) if "old" not in kind}
         return [name for name in names if name not in alive] if self.name in alive else []
 
-    def _quorum(self, answer: Any) -> Quorum:
+    def _came(self, answer: Any) -> None:
+        """Take note of a quorum."""
         participants = [
             Participant(p.replica_id, p.store_address, p.step, p.data or {})
             for p in answer.participants
         ]
         number, names = int(answer.quorum_id), [p.name for p in participants]
-        known_number, known_names = self._known
-        if number < known_number or (number == known_number and names != known_names):
-            self._settled_at = time.monotonic() + SETTLE
-        self._known = number, names
-        created = answer.created
-        return Quorum(f"{number} {created.seconds} {created.nanos}", participants)
+        created = int(answer.created.seconds), int(answer.created.nanos)
+        with self._news:
+            known_number, known_names = self._known
+            if number < known_number or (number == known_number and names != known_names):
+                self._settled_at = time.monotonic() + SETTLE
+            self._known = number, names
+            if self._newest is None or created > self._newest.created:
+                key = f"{number} {created[0]} {created[1]}"
+                self._newest = Quorum(key, participants, created)
 
     def _beat(self) -> None:
         while not self._over.wait(HEARTBEAT):

@@ -59,7 +59,7 @@ EXPECTED = "BASEGRAPH_NODES"
 """The environment variable with the number of nodes that the first ones wait for."""
 START = 60.0
 """Seconds for which the first nodes wait for the others."""
-CONNECTING = 60.0
+CONNECTING = 30.0
 """Seconds for which a node waits for the others to connect."""
 LATE = 2.0
 """Seconds of waiting for other nodes after which this node takes part in meetings meanwhile."""
@@ -113,7 +113,6 @@ class LiveMembership:
         self.progress = LiveProgress([self.name], 0, timeout)
         self._group = gloo_group("", "", 0, 1, self._host, timedelta(seconds=timeout))
         self._frozen = False
-        self._received: Quorum | None = None
         self._answering = False
         self._last_asked = 0, 0.0
         self.agreed: Meeting | None = None
@@ -210,9 +209,11 @@ class LiveMembership:
                 continue
             if quorum is None:
                 break
-            if not is_early(quorum.participants):
+            self._lighthouse.handled(quorum)
+            if is_early(quorum.participants):
+                time.sleep(RETRY / 2)
+            elif not self._broken or not is_unchanged(quorum.participants):
                 return self._decide(quorum)
-            time.sleep(RETRY / 2)
         return None
 
     def _decide(self, quorum: Quorum) -> Meeting:
@@ -264,6 +265,8 @@ class LiveMembership:
             while not made.done():
                 if dead.is_set() or interrupted() or time.monotonic() > end:
                     raise self._lost("a node did not connect")
+                if self._lighthouse.has_news:  # this node was stopped, and met in a thread since
+                    raise self._lost("the others have met again")
                 time.sleep(0.002)
         try:
             self._group = made.result()
@@ -307,16 +310,14 @@ class LiveMembership:
         try:
             step, seconds = self._last_asked
             quorum = self._ask(step, seconds, self.timeout, lambda: self._watch.current is not wait)
-            if quorum is None or is_early(quorum.participants):
+            if quorum is None or self._broken:
                 return
-            names = {p.name for p in quorum.participants}
-            missing = [name for name in self._settled if name not in names]
-            if set(missing) - set(self._lighthouse.silent(missing)):
-                return  # alive, and not asking: they are busy
-            if is_unchanged(quorum.participants):
+            if is_early(quorum.participants):
+                self._lighthouse.handled(quorum)
+            elif is_unchanged(quorum.participants):
+                self._lighthouse.handled(quorum)
                 self.agreed = self._decide(quorum)
             elif self._watch.current is wait:
-                self._received = quorum
                 wait.end()
         except (LighthouseGone, TimeoutError):
             return  # the next look asks again
@@ -328,12 +329,7 @@ class LiveMembership:
     def _ask(
         self, step: int, seconds: float, limit: float, interrupted: Callable[[], bool]
     ) -> Quorum | None:
-        received, self._received = self._received, None
-        if received is not None:
-            return received
         self._last_asked = step, seconds
-        if not self._lighthouse.answers:
-            raise LighthouseGone(f"the lighthouse at {self._lighthouse.address} is gone")
         data = description(
             epoch=self.epoch,
             members=self._settled,
@@ -371,8 +367,8 @@ def _digest(value: object) -> str:
 
 
 def _end_waits(group: Any, node: int, n: int) -> None:
-    if group is not None and n > 1:
-        end_gloo_waits(group, (node + 1) % n)
+    if group is not None:
+        end_gloo_waits(group, node, n)
 
 
 @atexit.register
