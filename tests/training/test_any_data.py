@@ -215,6 +215,13 @@ def test_what_does_not_fit_is_refused(tmp_path, given, complaint):
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+@pytest.mark.parametrize("name", ["topology", "algorithm", "dataset", "module", "loss"])
+def test_names_belong_into_the_configuration(tmp_path, name):
+    with pytest.raises(bg.InvalidArgument, match=f"{name}='ring': must be a "):
+        bg.train(CONFIG, tmp_path / "run", **{name: "ring"})
+    assert not (tmp_path / "run").exists()
+
+
 def test_augmentations_are_for_images(tmp_path):
     config = bg.RunConfig(nodes=4, augment="crop")
     with pytest.raises(bg.InvalidArgument, match="augment='crop': is for images"):

@@ -81,6 +81,16 @@ def train(
         [1, 2]
 
     """
+    for name, value, kind in (
+        ("topology", topology, Topology),
+        ("algorithm", algorithm, Method),
+        ("dataset", dataset, Dataset),
+        ("module", module, nn.Module),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise InvalidArgument(name, value, f"must be a {kind.__name__}; RunConfig takes names")
+    if loss is not None and not callable(loss):
+        raise InvalidArgument("loss", loss, "must be a function of outputs and targets")
     folder = Path(out)
     with open_run(folder, resume=resume) as opened:
         watchers = {folder: watcher} if watcher else {}
