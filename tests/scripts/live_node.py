@@ -8,6 +8,7 @@ kills itself).
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -89,4 +90,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    faulthandler.enable(sys.stderr)
     main()

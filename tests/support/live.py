@@ -31,11 +31,17 @@ class LiveNode:
             "BASEGRAPH_NODES": str(job.expected),
         }
         self.process = Forked("python", words, self.log, self.out, environment)
+        self._events: list[dict[str, Any]] = []
+        self._read = 0  # bytes of the file
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        *lines, _ = self.out.read_text(encoding="utf-8").split("\n")  # the last may be cut off
-        return [json.loads(line) for line in lines if line.startswith("{")]
+        with self.out.open("rb") as file:
+            file.seek(self._read)
+            *lines, _ = file.read().split(b"\n")  # the last may be cut off
+        self._read += sum(len(line) + 1 for line in lines)
+        self._events += [json.loads(line) for line in lines if line.startswith(b"{")]
+        return self._events
 
     def seen(self, kind: str, **facts: Any) -> list[dict[str, Any]]:
         """The events of this kind that have these values."""
@@ -47,7 +53,7 @@ class LiveNode:
 
     @property
     def step(self) -> int:
-        return max((event["step"] for event in self.events), default=0)
+        return max((event["step"] for event in self.events[-3:]), default=0)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -62,11 +68,15 @@ class LiveJob:
     Args:
         folder: For what the nodes say.
         expected: How many nodes the first ones wait for.
+        first: Settings of the first node alone, which hands over its model to those that come.
         **settings: Of every node, see `live_node.py`.
 
     """
 
-    def __init__(self, folder: Path, expected: int, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, expected: int, first: dict[str, Any] | None = None, **settings: Any
+    ) -> None:
+        self.first = first or {}
         self.folder = folder
         self.expected = expected
         self.settings = settings
@@ -78,8 +88,8 @@ class LiveJob:
 
     def __enter__(self) -> LiveJob:
         self.start_lighthouse()
-        for _ in range(self.expected):
-            self.add()
+        for number in range(self.expected):
+            self.add(**self.first if number == 0 else {})
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -130,22 +130,27 @@ def test_everybody_but_one_dies_and_the_job_grows_again(tmp_path):
         assert len({(end["step"], *end["x"]) for end in ends}) == 1
 
 
-@pytest.mark.parametrize("dies", ["taking over", "handing over"])
-def test_a_node_dies_during_the_hand_over(tmp_path, dies):
+def test_a_newcomer_dies_during_the_hand_over(tmp_path):
     with LiveJob(tmp_path, 3) as job:
         job.wait_for_members(*job.nodes)
-        if dies == "taking over":
-            victims = [job.add(dies=dies)]
-        else:  # any of the members may be the source
-            victims = [job.add(dies=dies)]
-            job.wait_for_members(*job.nodes)
+        members = list(job.nodes)
+        victim = job.add(dies="taking over")
+        assert victim.process.wait() == -signal.SIGKILL
         newcomer = job.add()
-        survivors = [node for node in job.nodes if node not in victims]
-        if dies == "handing over":
-            job.until(lambda: newcomer.seen("change"), "the newcomer")
-            survivors += victims if victims[0].process.poll() is None else []
-        job.wait_for_members(*survivors)
-        job.finish(*survivors)
+        job.wait_for_members(*members, newcomer)
+        job.finish(*members, newcomer)
+
+
+def test_the_node_that_hands_over_dies(tmp_path):
+    with LiveJob(tmp_path, 3, first={"dies": "handing over"}) as job:
+        job.wait_for_members(*job.nodes)
+        source, *others = job.nodes
+        newcomer = job.add()
+        assert source.process.wait() == -signal.SIGKILL
+        job.wait_for_members(*others, newcomer)
+        assert newcomer.seen("change")[0]["step"] > 0
+        ends = job.finish(*others, newcomer)
+        assert len({(end["step"], *end["x"]) for end in ends}) == 1
 
 
 def test_a_newcomer_with_other_settings_is_refused_by_name(tmp_path):
@@ -179,7 +184,12 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+QUICK = {"AdamW, combine-then-adapt", "gradient tracking", "bfloat16, random topology"}
+
+
+@pytest.mark.parametrize(
+    "variant", [v if v in QUICK else pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS]
+)
 def test_variants_survive_a_loss_and_a_newcomer(tmp_path, variant):
     with LiveJob(tmp_path, 3, **VARIANTS[variant]) as job:
         job.wait_for_members(*job.nodes)

@@ -30,6 +30,8 @@ SETTLE = 3.0
 """Seconds in which nodes register again with a lighthouse that was restarted."""
 CONNECT = 5.0
 """Seconds for a connection, and for an answer to a heartbeat."""
+LEAVE = 1.0
+"""Seconds for an answer that nobody needs any more, when a node leaves."""
 PAUSE = 0.05
 """Seconds between two looks at whether an answer has come."""
 
@@ -125,6 +127,7 @@ class Lighthouse:
         self._news = threading.Condition()
         self._newest: Quorum | None = None
         self._handled = 0, 0
+        self._request: threading.Thread | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="basegraph heartbeat", daemon=True)
         self._thread.start()
@@ -137,10 +140,12 @@ class Lighthouse:
     def close(self) -> None:
         """End the heartbeats.
 
-        The thread is waited for: inside of torchft, it would abort a process that is exiting.
+        Threads are waited for: inside of torchft, they would abort a process that is exiting.
         """
         self._over.set()
         self._thread.join(timeout=2 * CONNECT)
+        if self._request is not None:
+            self._request.join(timeout=LEAVE)
 
     def ask(
         self,
@@ -194,7 +199,8 @@ class Lighthouse:
         if not self.has_news:
             if not self.answers:
                 raise LighthouseGone(f"the lighthouse at {self.address} is gone")
-            threading.Thread(target=call, name="basegraph quorum", daemon=True).start()
+            self._request = threading.Thread(target=call, name="basegraph quorum", daemon=True)
+            self._request.start()
         end = time.monotonic() + limit
         while not self.has_news:
             if failure.done() and isinstance(failure.exception(), RuntimeError):

@@ -16,21 +16,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from typing import Any
 from weakref import WeakSet
 
 import torch
 
 from basegraph.engines.distributed.bounded import end_gloo_waits
-from basegraph.engines.distributed.membership.gloo import (
-    gloo_group,
-    own_host,
-    own_store,
-    store_address,
-)
+from basegraph.engines.distributed.membership.connecting import Connector, NotConnected
+from basegraph.engines.distributed.membership.gloo import own_host, own_store, store_address
 from basegraph.engines.distributed.membership.lighthouse import (
     Lighthouse,
     LighthouseGone,
@@ -59,8 +53,6 @@ EXPECTED = "BASEGRAPH_NODES"
 """The environment variable with the number of nodes that the first ones wait for."""
 START = 60.0
 """Seconds for which the first nodes wait for the others."""
-CONNECTING = 30.0
-"""Seconds for which a node waits for the others to connect."""
 LATE = 2.0
 """Seconds of waiting for other nodes after which this node takes part in meetings meanwhile."""
 RETRY = 0.2
@@ -99,8 +91,8 @@ class LiveMembership:
         self.device = CPU
         self.name = f"{os.environ.get(NAME) or socket.gethostname()}-{os.getpid()}"
         self.name += f"-{secrets.token_hex(2)}"  # numbers of processes come again
-        self._host = own_host(address)
-        self._store = own_store(self._host)
+        host = own_host(address)
+        self._store = own_store(host)
         self._lighthouse = Lighthouse(address, self.name)
         self._began = time.monotonic()
         self._said: Mapping[str, object] = {}
@@ -111,7 +103,8 @@ class LiveMembership:
         self._settled: list[str] = []  # the members when this node last took part
         self._broken = False
         self.progress = LiveProgress([self.name], 0, timeout)
-        self._group = gloo_group("", "", 0, 1, self._host, timedelta(seconds=timeout))
+        self._connector = Connector(host, timeout)
+        self._group = self._connector.alone()
         self._frozen = False
         self._answering = False
         self._last_asked = 0, 0.0
@@ -159,6 +152,7 @@ class LiveMembership:
         self._lighthouse.close()
         self.end_waits()
         self._group = None
+        self._connector.close()
         _OPEN.discard(self)
 
     # -- meetings ----------------------------------------------------------------------------
@@ -248,30 +242,21 @@ class LiveMembership:
         """
         self.drop_group()
         node, size = meeting.members.index(self.name), len(meeting.members)
-        limit = min(self.timeout, CONNECTING)
-        arguments = (meeting.store, meeting.key, node, size, self._host, timedelta(seconds=limit))
-        made: Future[Any] = Future()
-
-        def make() -> None:
-            try:
-                made.set_result(gloo_group(*arguments))
-            except BaseException as error:
-                made.set_exception(error)
-
         dead = threading.Event()
-        threading.Thread(target=make, name="basegraph connect", daemon=True).start()
-        end = time.monotonic() + limit
-        with self._watch.over(self._others(meeting.members), dead.set):
-            while not made.done():
-                if dead.is_set() or interrupted() or time.monotonic() > end:
-                    raise self._lost("a node did not connect")
-                if self._lighthouse.has_news:  # this node was stopped, and met in a thread since
-                    raise self._lost("the others have met again")
-                time.sleep(0.002)
+
+        def obstacle() -> str:
+            if dead.is_set() or interrupted():
+                return "a node did not connect"
+            # Or this node was stopped, and has met in a thread since.
+            return "the others have met again" if self._lighthouse.has_news else ""
+
         try:
-            self._group = made.result()
-        except RuntimeError as error:
-            raise self._lost(f"a node did not connect: {error}") from None
+            with self._watch.over(self._others(meeting.members), dead.set):
+                self._group = self._connector.connect(
+                    meeting.store, meeting.key, node, size, obstacle
+                )
+        except NotConnected as error:
+            raise self._lost(str(error)) from None
         self.members, self.node = meeting.members, node
         self.progress = LiveProgress(self.members, self.node, self.timeout)
 
