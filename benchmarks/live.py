@@ -88,7 +88,9 @@ class Data:
         return float((model(self.test_x).argmax(dim=1) == self.test_y).double().mean())
 
 
-def node(cell: int, board: Board, goal: int, address: str, seed: int, data: Data) -> None:
+def node(
+    cell: int, board: Board, goal: int, address: str, seed: int, pause: float, data: Data
+) -> None:
     """Train until the step that the board says, and write there how far this node is."""
     os.environ["TORCHFT_LIGHTHOUSE"] = address
     os.environ["BASEGRAPH_NODE"] = f"node-{cell:03}"
@@ -102,6 +104,7 @@ def node(cell: int, board: Board, goal: int, address: str, seed: int, data: Data
     while not 0 < board.read(goal)[0] <= optimizer.gossip_step:
         optimizer.zero_grad()
         data.loss(model, draw).backward()
+        time.sleep(pause)
         optimizer.step()
         if optimizer.membership.epoch != epoch:
             epoch, first = optimizer.membership.epoch, time.monotonic()
@@ -140,20 +143,20 @@ def lighthouse(outlet: int, heartbeat: float) -> None:
 class Job:
     """Nodes and a lighthouse, and what has happened to them."""
 
-    def __init__(self, cells: int, heartbeat: float, seed: int, data: Data) -> None:
+    def __init__(self, cells: int, options: argparse.Namespace, seed: int, data: Data) -> None:
         self.board, self.goal, self.seed, self.data = Board(cells), cells, seed, data
+        self.pause = options.pause
         self.free = list(range(cells))
         self.running: dict[int, int] = {}
         inlet, outlet = os.pipe()
-        self.lighthouse = fork(lighthouse, outlet, heartbeat)
+        self.lighthouse = fork(lighthouse, outlet, options.heartbeat)
         self.address = os.read(inlet, 100).decode().strip()
 
     def start(self) -> int:
         cell = self.free.pop(0)
         self.board.write(cell)
-        self.running[cell] = fork(
-            node, cell, self.board, self.goal, self.address, self.seed, self.data
-        )
+        arguments = (cell, self.board, self.goal, self.address, self.seed, self.pause, self.data)
+        self.running[cell] = fork(node, *arguments)
         return cell
 
     def kill(self, cell: int) -> None:
@@ -218,7 +221,7 @@ def state(process: int) -> tuple[float, int]:
 def disturbed(options: argparse.Namespace, data: Data) -> int:
     """A job with events; the steps it has made."""
     dice = random.Random(options.seed)
-    job = Job(options.nodes + 4 * options.events, options.heartbeat, options.seed, data)
+    job = Job(options.nodes + 4 * options.events, options, options.seed, data)
     counts: Counter[str] = Counter()
     faults: list[float] = []
     joins: list[float] = []
@@ -301,10 +304,11 @@ def event(
 
 
 def undisturbed(options: argparse.Namespace, data: Data, steps: int) -> None:
-    """The same number of steps without events, for several seeds."""
+    """As many steps without events, but no more than converge, for several seeds."""
     accuracies = []
+    steps = min(steps, options.converged)
     for seed in range(options.seeds):
-        job = Job(options.nodes, options.heartbeat, seed, data)
+        job = Job(options.nodes, options, seed, data)
         try:
             for _ in range(options.nodes):
                 job.start()
@@ -314,7 +318,7 @@ def undisturbed(options: argparse.Namespace, data: Data, steps: int) -> None:
         finally:
             job.close()
     shown = ", ".join(f"{accuracy:.4f}" for accuracy in accuracies)
-    print(f"beside   undisturbed runs of as many steps, other seeds: {shown}", flush=True)
+    print(f"beside   test accuracy of undisturbed runs of {steps} steps: {shown}", flush=True)
 
 
 # -- torchrun --------------------------------------------------------------------------------
@@ -373,6 +377,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--nodes", type=int, default=8)
     parser.add_argument("--heartbeat", type=float, default=2.0, help="timeout, in seconds")
+    parser.add_argument("--pause", type=float, default=0.01, help="seconds of a gradient, at least")
+    parser.add_argument("--converged", type=int, default=4000, help="steps of an undisturbed run")
     parser.add_argument("--steps", type=int, default=300, help="after the last event")
     parser.add_argument("--seeds", type=int, default=3, help="of undisturbed runs; 0 for none")
     parser.add_argument("--no-torchrun", action="store_true")

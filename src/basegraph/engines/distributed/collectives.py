@@ -77,8 +77,7 @@ def _completed(
     progress.reached(phase, routine=routine)
     started = time.monotonic()
     try:
-        with membership.waiting():
-            yield lambda work: work.wait(timeout)
+        yield lambda work: membership.wait(lambda: work.wait(timeout))
     except RuntimeError as error:
         raise progress.peer_lost(None, phase, error, time.monotonic() - started) from None
 

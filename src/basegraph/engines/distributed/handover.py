@@ -93,11 +93,10 @@ def _complete(
     tag: int,
     membership: Membership,
 ) -> None:
-    started = time.monotonic()
+    started, timeout = time.monotonic(), timedelta(seconds=membership.timeout)
     try:
-        with membership.waiting():
-            if not post([message], peer, tag).wait(timedelta(seconds=membership.timeout)):
-                raise RuntimeError("timed out")
+        if not membership.wait(lambda: post([message], peer, tag).wait(timeout)):
+            raise RuntimeError("timed out")
     except RuntimeError as error:
         waited = time.monotonic() - started
         raise membership.progress.peer_lost(peer, "the hand-over", error, waited) from None

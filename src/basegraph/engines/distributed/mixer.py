@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines.distributed import collectives
-from basegraph.engines.distributed.membership.contract import Membership
+from basegraph.engines.distributed.membership.contract import Membership, WaitEnded
 from basegraph.engines.distributed.memory import empty_like
 from basegraph.engines.distributed.neighbors import Neighbors
 from basegraph.engines.distributed.stamp import Stamp, require_same
@@ -204,26 +204,36 @@ class Pending:
 
     def wait(self) -> None:
         """Wait for the messages, and refuse those that belong elsewhere."""
-        started = now = time.perf_counter()
-        traffic = self.mixer.traffic
-        heard = [j for j, _ in self.hears]
-        peers = [*heard, *heard, *self.tells, *self.tells]
         works, self.works = self.works, []
         if not works:  # nobody to wait for, or waited for before
             return
+        started = time.perf_counter()
+        try:
+            waits = self.mixer.membership.wait(lambda: self._wait_for(works, started))
+        except WaitEnded as error:
+            waited = time.perf_counter() - started
+            raise self.mixer.lost(None, self.when, error, waited) from None
+        for peer, seconds in waits:
+            self.mixer.traffic.wait_for(peer, seconds)
+        self.mixer.traffic.seconds_waited += sum(seconds for _, seconds in waits)
+        self.mixer.straggler.exchanged()
+
+    def _wait_for(self, works: list[Any], started: float) -> list[tuple[int, float]]:
+        """Which neighbor was waited for how long, message by message."""
+        heard = [j for j, _ in self.hears]
+        peers = [*heard, *heard, *self.tells, *self.tells]
         together = len(works) != len(peers)  # NCCL has one handle for the whole batch
-        with self.mixer.membership.waiting():
-            for place, work in enumerate(works):
-                if place == len(heard) and not together:
-                    self._require_same_stamps()
-                peer = peers[0] if together else peers[place]
-                self._wait(peer, work, started)
-                before, now = now, time.perf_counter()
-                traffic.wait_for(peer, now - before)
+        now, waits = started, []
+        for place, work in enumerate(works):
+            if place == len(heard) and not together:
+                self._require_same_stamps()
+            peer = peers[0] if together else peers[place]
+            self._wait(peer, work, started)
+            before, now = now, time.perf_counter()
+            waits.append((peer, now - before))
         if together:
             self._require_same_stamps()
-        traffic.seconds_waited += now - started
-        self.mixer.straggler.exchanged()
+        return waits
 
     def finish(self, out: Tensor | None = None) -> Tensor:
         """Wait for the messages; the mixed vector, in `out` if given (which may be x_d itself)."""

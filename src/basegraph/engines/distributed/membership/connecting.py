@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from datetime import timedelta
 from typing import Any
 
 from basegraph.engines.distributed.membership.gloo import gloo_group
@@ -56,10 +55,11 @@ class Connector:
 
         """
         group: Future[Any] = Future()
+        given_up = threading.Event()
 
         def make() -> None:
             try:
-                group.set_result(self._group(store, prefix, rank, size))
+                group.set_result(self._group(store, prefix, rank, size, given_up.is_set))
             except BaseException as error:
                 group.set_exception(error)
 
@@ -70,21 +70,28 @@ class Connector:
         while not group.done():
             why = obstacle() or (time.monotonic() > end and "a node did not connect")
             if why:
+                given_up.set()
                 raise NotConnected(why)
             time.sleep(PAUSE)
         try:
             return group.result()
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             raise NotConnected(f"a node did not connect: {error}") from None
 
     def close(self) -> None:
         """Wait for attempts that were given up.
 
-        Each ends by itself. One that came back from torch while the interpreter ends would abort
-        the process.
+        One that came back from torch while the interpreter ends would abort the process.
         """
         for attempt in self._attempts:
-            attempt.join(timeout=2 * self._limit)
+            attempt.join(timeout=self._limit)
 
-    def _group(self, store: str, prefix: str, rank: int, size: int) -> Any:
-        return gloo_group(store, prefix, rank, size, self._host, timedelta(seconds=self._limit))
+    def _group(
+        self,
+        store: str,
+        prefix: str,
+        rank: int,
+        size: int,
+        given_up: Callable[[], bool] = lambda: False,
+    ) -> Any:
+        return gloo_group(store, prefix, rank, size, self._host, self._limit, given_up)

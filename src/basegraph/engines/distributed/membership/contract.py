@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, Self
+from collections.abc import Callable
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 
 from basegraph.errors import PeerLost
+
+T = TypeVar("T")
+
+
+class WaitEnded(RuntimeError):
+    """A wait that was ended: whoever was waited for is dead, or has met without this node."""
 
 
 class ProgressReports(Protocol):
@@ -81,8 +87,13 @@ class Membership(Protocol):
     def on(self, device: torch.device) -> Self:
         """The same nodes, with messages on another device."""
 
-    def waiting(self) -> AbstractContextManager[None]:
-        """Around every wait for other nodes: it ends when one of them turns out to be dead."""
+    def wait(self, call: Callable[[], T]) -> T:
+        """Make a call that waits for other nodes: it ends when one of them turns out to be dead.
+
+        Raises:
+            WaitEnded: It was ended.
+
+        """
 
     def end_waits(self) -> None:
         """End the waits for other nodes, from another thread."""

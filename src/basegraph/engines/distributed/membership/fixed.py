@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -18,6 +18,7 @@ from basegraph.engines.distributed.membership.progress import TIMEOUT, Progress
 from basegraph.engines.distributed.shutdown.exit import let_groups_go
 from basegraph.errors import BasegraphError, InvalidArgument
 
+T = TypeVar("T")
 CPU = torch.device("cpu")
 
 
@@ -72,9 +73,9 @@ class FixedMembership:
         """Whether the group has no other backend than gloo."""
         return str(dist.get_backend(self.group)) == "gloo"
 
-    def waiting(self) -> AbstractContextManager[None]:
-        """Around every wait for other nodes, which nothing but the timeout ends."""
-        return nullcontext()
+    def wait(self, call: Callable[[], T]) -> T:
+        """Make a call that waits for other nodes; nothing but its timeout ends it."""
+        return call()
 
     def end_waits(self) -> None:
         """End the waits for other nodes, from another thread."""

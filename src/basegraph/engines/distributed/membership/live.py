@@ -16,14 +16,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar, cast
 from weakref import WeakSet
 
 import torch
 
 from basegraph.engines.distributed.bounded import end_gloo_waits
 from basegraph.engines.distributed.membership.connecting import Connector, NotConnected
+from basegraph.engines.distributed.membership.contract import WaitEnded
 from basegraph.engines.distributed.membership.gloo import own_host, own_store, store_address
 from basegraph.engines.distributed.membership.lighthouse import (
     Lighthouse,
@@ -42,9 +42,11 @@ from basegraph.engines.distributed.membership.meeting import (
 )
 from basegraph.engines.distributed.membership.progress import TIMEOUT
 from basegraph.engines.distributed.membership.torchrun import max_restarts
+from basegraph.engines.distributed.membership.waiter import Waiter
 from basegraph.engines.distributed.membership.watch import SUSPICIOUS, Wait, WaitWatch
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 
+T = TypeVar("T")
 LOG = logging.getLogger("basegraph")
 CPU = torch.device("cpu")
 NAME = "BASEGRAPH_NODE"
@@ -111,6 +113,7 @@ class LiveMembership:
         self.agreed: Meeting | None = None
         """A meeting that this node took part in from a thread; nothing has changed there."""
         self._watch = WaitWatch(self)
+        self._waiter = Waiter()
         _OPEN.add(self)
 
     @property
@@ -153,6 +156,7 @@ class LiveMembership:
         self.end_waits()
         self._group = None
         self._connector.close()
+        self._waiter.close()
         _OPEN.discard(self)
 
     # -- meetings ----------------------------------------------------------------------------
@@ -268,14 +272,28 @@ class LiveMembership:
 
     # -- waits -------------------------------------------------------------------------------
 
-    def waiting(self) -> AbstractContextManager[None]:
-        """Around every wait for other nodes: it ends when one of them turns out to be dead."""
-        group, node, n = self._group, self.node, self.n
-        return self._watch.over(self._others(self.members), lambda: _end_waits(group, node, n))
+    def wait(self, call: Callable[[], T]) -> T:
+        """Make a call that waits for other nodes: it ends when one of them turns out to be dead.
+
+        Raises:
+            WaitEnded: It was ended.
+
+        """
+        made = self._waiter.begin(call)
+        with self._watch.over(self._others(self.members), made.leave):
+            try:
+                return cast("T", made.result())
+            except WaitEnded:
+                self._waiter.renew()
+                raise
 
     def end_waits(self) -> None:
-        """End the waits for other nodes, from another thread."""
-        _end_waits(self._group, self.node, self.n)
+        """End the wait for other nodes, from another thread, and this node's connections."""
+        wait = self._watch.current
+        if wait is not None:
+            wait.end()
+        if self._group is not None:
+            end_gloo_waits(self._group, self.node, self.n)
 
     def look_into(self, wait: Wait) -> None:
         """While this node waits: see whether those it waits for are alive, or wait in a meeting."""
@@ -349,11 +367,6 @@ class LiveMembership:
 
 def _digest(value: object) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
-
-
-def _end_waits(group: Any, node: int, n: int) -> None:
-    if group is not None:
-        end_gloo_waits(group, node, n)
 
 
 @atexit.register
