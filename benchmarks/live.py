@@ -31,7 +31,7 @@ import torch
 from provenance import header
 from torch import nn
 
-import basegraph as bg
+from basegraph import DecentralizedOptimizer
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Split
 
@@ -97,7 +97,7 @@ def node(
     torch.manual_seed(seed)
     draw = torch.Generator().manual_seed(1000 * seed + cell)
     model = network()
-    optimizer = bg.DecentralizedOptimizer(
+    optimizer = DecentralizedOptimizer(
         model.parameters(), "dsgdm", lr=0.02, membership="live", timeout=PATIENCE
     )
     epoch, first = 0, 0.0
@@ -329,7 +329,7 @@ def torchrun_node(folder: Path) -> None:
     data, rank = Data(), int(os.environ["RANK"])
     torch.manual_seed(0)
     model = network()
-    optimizer = bg.DecentralizedOptimizer(
+    optimizer = DecentralizedOptimizer(
         model.parameters(), "dsgdm", lr=0.02, timeout=60.0, checkpoint=folder / "job"
     )
     draw = torch.Generator().manual_seed(rank)

@@ -17,10 +17,11 @@ from basegraph.engines.distributed.initial import InitialModel
 from basegraph.engines.distributed.meeting_plan import MeetingPlan
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
-from basegraph.engines.distributed.mixer import DistributedMixer, NotFinite, Pending
+from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import FlatParameters
+from basegraph.engines.distributed.pending import NotFinite, Pending
 from basegraph.engines.distributed.recovery import generation, survivors
 from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles, writable_folder
 from basegraph.engines.distributed.shutdown.request import StopRequest

@@ -132,15 +132,15 @@ class LiveMembership:
         return True
 
     def on(self, device: torch.device) -> LiveMembership:
-        """The same nodes: messages are on the CPU, as gloo wants them.
+        """The same nodes: messages are in the host's memory, as gloo wants them.
 
         Raises:
-            InvalidArgument: The parameters are elsewhere.
+            InvalidArgument: The parameters are on a device from which gloo takes nothing.
 
         """
-        if device.type != "cpu":
+        if device.type not in ("cpu", "cuda"):
             raise InvalidArgument(
-                "membership", "live", f"exchanges over gloo, on the CPU; parameters are on {device}"
+                "membership", "live", f"is for parameters on a CPU or a CUDA GPU, not on {device}"
             )
         return self
 
