@@ -36,6 +36,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     "README.md": ["makes its own environment; takes minutes", "installs packages"],
     "docs/distributed.md": ["a fragment"] * 4 + ["continues a run that was stopped"],
+    "docs/live.md": ["installs packages", "needs a Slurm cluster"],
 }
 """The blocks that are not run, by page."""
 
@@ -151,6 +152,19 @@ def test_commands_succeed(block, tmp_path, monkeypatch):
             assert program == "basegraph", line
             printed = basegraph(arguments)
         assert re.search(PRINTED.get(line, ""), printed), line
+
+
+def test_cluster_examples_are_well_formed():
+    yaml = pytest.importorskip("yaml")
+    scripts = [b.text for b in BLOCKS if b.not_run == "needs a Slurm cluster"]
+    assert scripts
+    for text in scripts:
+        subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    manifests = [b.text for b in BLOCKS if (b.file or "").endswith(".yaml")]
+    assert manifests
+    for text in manifests:
+        for part in yaml.safe_load_all(text):
+            assert {"apiVersion", "kind", "metadata", "spec"} <= part.keys()
 
 
 @pytest.mark.parametrize("block", of_language("console"))

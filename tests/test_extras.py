@@ -45,9 +45,11 @@ HELP = [
     *["reproduce", "reproduce consensus", "reproduce lengths", "reproduce illustrations"],
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
     *["data", "data check", "data download", "bench", "bench model", "export"],
+    "launch",
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",
+    "launch --nodes 2 train.py": "torch",
     "sweep sweep.toml --out runs": "torch",
     "export run --out model.safetensors": "safetensors",
     "reproduce mnist --out mnist": "torch",

@@ -8,7 +8,7 @@ from basegraph.cli.app import exit_code
 from basegraph.cli.output import COUNT, Bar, progress
 from basegraph.data import DataError
 from basegraph.engines.checkpoint import CheckpointError
-from basegraph.engines.distributed.mixer import NotFinite
+from basegraph.engines.distributed.pending import NotFinite
 from basegraph.engines.distributed.recovery.node_files import NotSaved
 from basegraph.engines.distributed.stamp import OutOfStep
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost

@@ -12,8 +12,9 @@ from torch import nn
 
 import basegraph as bg
 from basegraph.engines.distributed.membership.fixed import FixedMembership
-from basegraph.engines.distributed.mixer import DistributedMixer, Pending
+from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
+from basegraph.engines.distributed.pending import Pending
 from basegraph.engines.distributed.stamp import Stamp
 
 

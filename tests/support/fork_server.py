@@ -183,7 +183,12 @@ def main() -> None:
     import torch.distributed.run  # noqa: F401
 
     from basegraph.data.catalog import load
+    from basegraph.extras import is_installed
 
+    if is_installed("torchft"):
+        from basegraph.engines.distributed.membership.lighthouse import torchft_coordination
+
+        torchft_coordination()
     load("digits")
     warm_up()
     gc.freeze()  # nodes need not go through what was there before them

@@ -29,4 +29,6 @@ def allreduce_sgd(momentum: float = 0.9, nesterov: bool = False) -> Method:
         direction = momentum * u + average if nesterov else u
         return x - lr * direction, Momentum(u)
 
-    return Method("allreduce-sgd", lambda x: Momentum(0 * x), step, centralized=True)
+    return Method(
+        "allreduce-sgd", lambda x: Momentum(0 * x), step, centralized=True, keeps_state=True
+    )

@@ -49,6 +49,9 @@ class Method:
     """Whether a step without gradients is linear in (x, state), which stability is about."""
     restart: Init | None = None
     """The state of a run that begins again from trained models, where that is not `init`."""
+    keeps_state: bool = False
+    """Whether the state stays valid when nodes come and go. Where it is tied to the other nodes'
+    states (trackers that sum to zero over all nodes, say), all nodes begin theirs anew."""
     spec: str = ""
     """How the catalogue is asked for it, all options included; empty for a method of one's own."""
 

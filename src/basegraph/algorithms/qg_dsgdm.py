@@ -41,4 +41,4 @@ def qg_dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
         m = momentum * state.momentum + scale * (x - moved)
         return moved, QuasiGlobal(m)
 
-    return Method("qg-dsgdm", lambda x: QuasiGlobal(0 * x), step)
+    return Method("qg-dsgdm", lambda x: QuasiGlobal(0 * x), step, keeps_state=True)

@@ -16,6 +16,7 @@ from basegraph.cli.compare import compare
 from basegraph.cli.consensus import consensus
 from basegraph.cli.explore import explore
 from basegraph.cli.export import export
+from basegraph.cli.launch import launch
 from basegraph.cli.lengths import lengths
 from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
@@ -42,6 +43,9 @@ app = typer.Typer(
 )
 for command in (topology, verify, lengths, consensus, explore, train, sweep, compare, export):
     app.command()(command)
+app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
+    launch
+)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
-from basegraph.algorithms._stability import largest_stable_damping, require_stable
+from basegraph.algorithms._stability import Unstable, largest_stable_damping, require_stable
 from basegraph.algorithms.method import Method
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
-from basegraph.engines.distributed.membership.fixed import join_nodes
+from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.method import EITHER_ORDER, NodeMethod
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
+from basegraph.engines.distributed.turnover import MembershipChange
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
+from basegraph.optim.membership import membership_for
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
     parameters_of,
@@ -27,6 +30,7 @@ from basegraph.optim.node_optimizer import (
 )
 from basegraph.topologies.core.sequence import Topology
 
+LOG = logging.getLogger("basegraph")
 GROUP_KEYS = (
     *("params", "param_names", "name", "gossip_step", "algorithm"),
     *("initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"),
@@ -68,6 +72,10 @@ class DecentralizedOptimizer(NodeOptimizer):
             find such files, however many, begin from the survivors' average.
         checkpoint_every: Save there at every so many steps, too, in case all nodes are lost at
             once; 0 for never.
+        membership: "fixed", the processes of the group, or "live": nodes come and go while the
+            others train on, and torchft's lighthouse knows who is there.
+        lighthouse: Its address, as in "http://127.0.0.1:29510", for a live membership; None takes
+            `TORCHFT_LIGHTHOUSE`.
 
     """
 
@@ -94,6 +102,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         allow_unstable: bool = False,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 0,
+        membership: str = "fixed",
+        lighthouse: str | None = None,
     ) -> None:
         given = {"momentum": momentum, "nesterov": nesterov, "damping": damping}
         options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
@@ -111,8 +121,9 @@ class DecentralizedOptimizer(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        membership = join_nodes(group, node_options.timeout)
-        t = topology_for(topology, membership)
+        nodes = membership_for(membership, lighthouse, group, topology, node_options)
+        t = topology_for(topology, nodes)
+        self._auto_damping, self._allow_unstable = damping == "auto", allow_unstable
         if damping == "auto":
             options["damping"] = largest_stable_damping(t, local_steps)
         options = {**self._family.defaults, **options}
@@ -139,18 +150,22 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._node = Node(
             parameters_of(self),
             t,
-            membership,
+            nodes,
             node_options,
         )
-        settings = {
+        settings: dict[str, Any] = {
             "algorithm": self.method.name,
             "param_names": [group.get("param_names") for group in self.param_groups],
             "options": [self._family.options(group) for group in self.param_groups],
         }
-        self._set_step(self._node.start(settings))
+        live = isinstance(nodes, LiveMembership)
+        self._set_step(self._node.start_by_itself() if live else self._node.start(settings))
         self._steps = NodeMethod(self.method, self._node, self.gossip_step)
         self._shown: dict[tuple[int, ...], list[dict[str, Tensor]]] = {}
         self._show_state()
+        if self._auto_damping:
+            settings["options"] = [{**each, "damping": "auto"} for each in settings["options"]]
+        self._meet(nodes, settings)
         self._listen_for_signals()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -200,10 +215,12 @@ class DecentralizedOptimizer(NodeOptimizer):
     @torch.no_grad()
     def _step(self, *, without_gradient: bool = False) -> None:
         self._require_own_model()
-        step = self.gossip_step
-        self._steps.step(step, self._blocks(without_gradient))
-        self._show_state()
-        self._set_step(step + 1)
+
+        def work(step: int) -> None:
+            self._steps.step(step, self._blocks(without_gradient))
+            self._show_state()
+
+        self._completed(work)
 
     def _blocks(self, without_gradient: bool) -> list[Block]:
         groups = [
@@ -231,6 +248,45 @@ class DecentralizedOptimizer(NodeOptimizer):
     def _set_step(self, step: int) -> None:
         for group in self.param_groups:
             group["gossip_step"] = step
+
+    @property
+    def all_models_equal(self) -> bool:
+        """Whether all nodes hold the same model at every step, as with all-reduce."""
+        return self.method.centralized
+
+    def pack(self) -> dict[str, Any]:
+        """The model, the method's state and the groups' options, for a node that comes."""
+        groups = [{k: v for k, v in g.items() if k != "params"} for g in self.param_groups]
+        return {"vectors": self._steps.vectors(), "groups": groups}
+
+    @torch.no_grad()
+    def unpack(self, content: dict[str, Any]) -> None:
+        """Go on with the model, the state and the learning rates of another node."""
+        self._steps.restore(content["vectors"])
+        for group, theirs in zip(self.param_groups, content["groups"], strict=True):
+            group.update(theirs)
+
+    def nodes_changed(self, change: MembershipChange) -> None:
+        """Go on with other nodes; a state that is tied to those that were there begins anew."""
+        t, local_steps = self.topology, self._node.options.local_steps
+        if self._auto_damping:
+            damping = largest_stable_damping(t, local_steps)
+            for group in self.param_groups:
+                group["damping"] = damping
+        if not self._allow_unstable:
+            for group in self.param_groups:
+                self._warn_if_unstable(self._family.method(group), t, local_steps)
+        if not self.method.keeps_state:
+            self._steps.restart(self._node.x_d.clone(), change.step)
+        self._show_state()
+        super().nodes_changed(change)
+
+    def _warn_if_unstable(self, method: Method, t: Topology, local_steps: int) -> None:
+        """Of a topology that the optimizer was not built for: the others must not stop for it."""
+        try:
+            require_stable(method, t, local_steps)
+        except Unstable as error:
+            LOG.warning("%s", error)
 
     def state_dict(self) -> dict[str, Any]:
         """The learning rates, the method's state by parameter, and the number of steps made."""

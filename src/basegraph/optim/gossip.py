@@ -10,11 +10,12 @@ import torch
 from torch import nn
 from torch.distributed.algorithms.join import Joinable
 
-from basegraph.engines.distributed.membership.fixed import join_nodes
+from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data
+from basegraph.optim.membership import membership_for
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
     parameters_of,
@@ -50,6 +51,10 @@ class Gossip(NodeOptimizer):
             begin from the survivors' average.
         checkpoint_every: Save there at every so many steps, too, in case all nodes are lost at
             once; 0 for never.
+        membership: "fixed", the processes of the group, or "live": nodes come and go while the
+            others train on, and torchft's lighthouse knows who is there.
+        lighthouse: Its address, as in "http://127.0.0.1:29510", for a live membership; None takes
+            `TORCHFT_LIGHTHOUSE`.
 
     """
 
@@ -69,6 +74,8 @@ class Gossip(NodeOptimizer):
         refuse_nonfinite: bool = True,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 0,
+        membership: str = "fixed",
+        lighthouse: str | None = None,
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise InvalidArgument("optimizer", optimizer, "must be a torch.optim.Optimizer")
@@ -87,23 +94,24 @@ class Gossip(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
-        membership = join_nodes(group, node_options.timeout)
+        nodes = membership_for(membership, lighthouse, group, topology, node_options)
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
         self.defaults = optimizer.defaults
         self._node = Node(
             parameters_of(optimizer),
-            topology_for(topology, membership),
-            membership,
+            topology_for(topology, nodes),
+            nodes,
             node_options,
         )
-        self._gossip_step = self._node.start(
-            {
-                "optimizer": type(optimizer).__name__,
-                "param_names": [group.get("param_names") for group in optimizer.param_groups],
-            }
-        )
+        settings = {
+            "optimizer": type(optimizer).__name__,
+            "param_names": [group.get("param_names") for group in optimizer.param_groups],
+        }
+        live = isinstance(nodes, LiveMembership)
+        self._set_step(self._node.start_by_itself() if live else self._node.start(settings))
+        self._meet(nodes, settings)
         self._listen_for_signals()
 
     @property
@@ -145,13 +153,35 @@ class Gossip(NodeOptimizer):
 
     @torch.no_grad()
     def _step(self, adapt: Callable[[], Any]) -> Any:
-        step = self.gossip_step
         self._require_own_model()
         self._require_same_groups()
-        with self._node.one_step(step):
-            loss = self._adapt_and_combine(adapt, step)
-            self._gossip_step += 1
-        return loss
+        adapted: list[Any] = []  # the optimizer's step is made once, also if an exchange fails
+
+        def once() -> Any:
+            if not adapted:
+                adapted.append(adapt())
+            return adapted[0]
+
+        def work(step: int) -> Any:
+            with self._node.one_step(step):
+                return self._adapt_and_combine(once, step)
+
+        loss = self._completed(work)
+        return adapted[0] if adapted else loss
+
+    def _set_step(self, step: int) -> None:
+        self._gossip_step = step
+
+    def pack(self) -> dict[str, Any]:
+        """The model and the optimizer's state, for a node that comes."""
+        return {"x": self._node.x_d, "optimizer": self.optimizer.state_dict()}
+
+    @torch.no_grad()
+    def unpack(self, content: dict[str, Any]) -> None:
+        """Go on with the model, the state and the learning rates of another node."""
+        self._node.flat.take_back()
+        self._node.x_d.copy_(content["x"])
+        self.optimizer.load_state_dict(content["optimizer"])
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node = self._node

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from basegraph.engines.distributed.membership.contract import Membership
+from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.traffic import Traffic
-from basegraph.errors import BasegraphError
+from basegraph.engines.distributed.turnover import MembershipChange, Turnover
+from basegraph.errors import BasegraphError, PeerLost
 from basegraph.optim.joining import TakePart, UnevenData
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core.sequence import Topology
+
+T = TypeVar("T")
 
 
 class NodeOptimizer(torch.optim.Optimizer, Joinable):
@@ -27,6 +31,10 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     _node: Node
     _own: Tensor | None = None
     """This node's model while `averaged()` shows another."""
+    _turnover: Turnover | None = None
+    """What is done when nodes come and go; None where they do not."""
+    on_membership_change: Callable[[MembershipChange], object] | None = None
+    """Called after nodes have come or gone, with the `MembershipChange`."""
 
     @property
     def gossip_step(self) -> int:
@@ -37,6 +45,11 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     def membership(self) -> Membership:
         """Who the nodes are."""
         return self._node.membership
+
+    @property
+    def members(self) -> list[str]:
+        """The names of the nodes that are there now, in their order."""
+        return list(self._node.membership.members)
 
     @property
     def mixer(self) -> DistributedMixer:
@@ -65,7 +78,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
         """
         self._require_no_join("consensus()")
-        self._node.average_models("consensus()", self.gossip_step)
+        self._average_models("consensus()")
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -82,7 +95,8 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         node.check_parameters()
         own, outer = node.x_d.clone(), self._own
         buffers = None if node.buffers is None else node.buffers.gather()
-        node.average_models("averaged()", self.gossip_step)
+        if self._average_models("averaged()"):
+            own = node.x_d.clone()
         self._own = own if outer is None else outer
         try:
             yield
@@ -91,6 +105,80 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             node.flat.take_back()
             node.x_d.copy_(own)
             node.put_buffers(buffers)
+
+    def _average_models(self, phase: str) -> bool:
+        """Average all models; where nodes come and go, those of the nodes that are left.
+
+        Returns:
+            Whether this node's model was replaced before.
+
+        """
+        replaced = False
+        while True:
+            try:
+                self._node.average_models(phase, self.gossip_step)
+            except PeerLost as error:
+                if self._turnover is None:
+                    raise
+                replaced |= self._turnover.recover(error)
+            else:
+                return replaced
+
+    def _completed(self, work: Callable[[int], T]) -> T | None:
+        """Make a step; where nodes come and go, again with those that are left if it fails.
+
+        Args:
+            work: Makes the step with this number, or raises `PeerLost` when nothing has moved.
+
+        Returns:
+            What the work returns; None if the model was replaced, and the step is void.
+
+        """
+        while True:
+            step = self.gossip_step
+            try:
+                result = work(step)
+            except PeerLost as error:
+                if self._turnover is None:
+                    raise
+                if self._turnover.recover(error):
+                    return None
+            else:
+                self._set_step(step + 1)
+                if self._turnover is not None:
+                    self._turnover.after_step()
+                return result
+
+    def _set_step(self, step: int) -> None:
+        raise NotImplementedError
+
+    def _meet(self, membership: Membership, settings: Mapping[str, object]) -> None:
+        """Meet the other nodes for the first time, where they come and go."""
+        if isinstance(membership, LiveMembership):
+            membership.introduce({**self._node.facts(), **settings})
+            self._turnover = Turnover(self._node, membership, self)
+            self._turnover.start()
+
+    # -- what `Turnover` asks for --------------------------------------------------------------
+
+    @property
+    def all_models_equal(self) -> bool:
+        """Whether all nodes hold the same model at every step."""
+        return False
+
+    def pack(self) -> dict[str, Any]:
+        """What a node that comes needs to go on as this one."""
+        raise NotImplementedError
+
+    def unpack(self, content: dict[str, Any]) -> None:
+        """Go on as the node that has packed this."""
+        raise NotImplementedError
+
+    def nodes_changed(self, change: MembershipChange) -> None:
+        """Go on with other nodes at the step of the change."""
+        self._set_step(change.step)
+        if self.on_membership_change is not None:
+            self.on_membership_change(change)
 
     def _require_own_model(self) -> None:
         if self._own is not None:
@@ -124,7 +212,15 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         Returns:
             The context manager, a `torch.distributed.algorithms.Join`.
 
+        Raises:
+            BasegraphError: With live membership: a node whose data have run out leaves instead.
+
         """
+        if self._turnover is not None:
+            raise BasegraphError(
+                'join() is for membership="fixed": where nodes come and go, one whose data have '
+                "run out may just end"
+            )
         return UnevenData(self, self.membership)
 
     def join_hook(self, **options: Any) -> JoinHook:

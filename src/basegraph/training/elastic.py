@@ -122,7 +122,7 @@ def train_distributed(
         calls = (watcher if node == 0 else None) or Watcher()
         run = ElasticRun(problem, engine, folder, calls, threads.evaluations)
         run.begin_or_restart(dataset)
-        with using_threads(threads.steps), logged_signals_with_deadline() as log:
+        with using_threads(threads.steps), logged_signals_with_deadline(membership) as log:
             try:
                 (result,) = Loop(engine, [run]).run(log.received)
             except PeerLost as error:

@@ -1,13 +1,39 @@
-"""Waiting for at most so long, also for calls that know no timeout."""
+"""Waiting for at most so long, also for calls that know no timeout, and ending waits early."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
 
 T = TypeVar("T")
+UNUSED_TAGS = range(6900, 6904)
+"""Tags of messages that nobody sends; several, as gloo spreads tags over its interfaces."""
+
+
+def end_gloo_waits(group: Any, rank: int, size: int) -> None:
+    """End all waits in a process group from another thread, and its connections with them.
+
+    Waits for messages that nobody sends: with one that times out, gloo ends all others. From a rank
+    whose connection is closed already nothing can be waited for, so all are tried.
+
+    Args:
+        group: The process group.
+        rank: Of this process.
+        size: How many ranks there are.
+
+    """
+    for peer in range(size):
+        for tag in UNUSED_TAGS if peer != rank else ():
+            with suppress(RuntimeError):  # which is the aim
+                message = group.recv([torch.empty(1)], peer, tag)
+                if message is not None:
+                    message.wait(timedelta(milliseconds=1))
 
 
 def within(seconds: float, call: Callable[[], T]) -> T:

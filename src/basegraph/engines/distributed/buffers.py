@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 
 import torch
 from torch import Tensor, nn
@@ -106,3 +107,14 @@ def running_statistics(parameters: list[Tensor]) -> list[str]:
         if any(id(p) in ours for p in own.values()) and buffers.get("running_mean") is not None:
             names.add(type(candidate).__name__)
     return sorted(names)
+
+
+def warn_of_statistics(parameters: list[Tensor]) -> None:
+    """Warn of running statistics that nobody averages."""
+    modules = running_statistics(parameters)
+    if modules:
+        warnings.warn(
+            f"{', '.join(modules)}: running statistics are neither broadcast nor averaged, so "
+            f"that nodes predict differently even after consensus(); pass model=",
+            stacklevel=5,
+        )

@@ -25,24 +25,24 @@ def all_reduce(x: Tensor, membership: Membership, phase: str, *, routine: bool =
     """Every node's x becomes the sum of all; `routine` where that happens at every step."""
     options = c10d.AllreduceOptions()
     with _completed(membership, options, phase, routine=routine) as wait:
-        wait(membership.group.allreduce([_real(x)], options))
+        wait(membership.group.allreduce([real_view(x)], options))
 
 
 def broadcast(x: Tensor, membership: Membership, phase: str) -> None:
     """Every node's x becomes node 0's."""
     options = c10d.BroadcastOptions()
     with _completed(membership, options, phase) as wait:
-        wait(membership.group.broadcast([_real(x)], options))
+        wait(membership.group.broadcast([real_view(x)], options))
 
 
 def all_gather(x: Tensor, membership: Membership, phase: str) -> list[Tensor]:
     """All nodes' x, at every node."""
     sent = x.contiguous()
     rows = [torch.empty_like(sent) for _ in range(membership.n)]
-    outputs = [[_real(row) for row in rows]]
+    outputs = [[real_view(row) for row in rows]]
     options = c10d.AllgatherOptions()
     with _completed(membership, options, phase) as wait:
-        wait(membership.group.allgather(outputs, [_real(sent)], options))
+        wait(membership.group.allgather(outputs, [real_view(sent)], options))
     return rows
 
 
@@ -50,19 +50,19 @@ def gather(x: Tensor, membership: Membership, phase: str) -> list[Tensor]:
     """All nodes' x at node 0, nothing elsewhere."""
     sent = x.contiguous()
     rows = [torch.empty_like(sent) for _ in range(membership.n if membership.node == 0 else 0)]
-    outputs = [[_real(row) for row in rows]] if rows else []
+    outputs = [[real_view(row) for row in rows]] if rows else []
     options = c10d.GatherOptions()
     with _completed(membership, options, phase) as wait:
-        wait(membership.group.gather(outputs, [_real(sent)], options))
+        wait(membership.group.gather(outputs, [real_view(sent)], options))
     return rows
 
 
 def scatter(x: Tensor, rows: list[Tensor], membership: Membership, phase: str) -> None:
     """Every node's x becomes its own of node 0's rows; other nodes give none."""
-    inputs = [[_real(row.contiguous()) for row in rows]] if rows else []
+    inputs = [[real_view(row.contiguous()) for row in rows]] if rows else []
     options = c10d.ScatterOptions()
     with _completed(membership, options, phase) as wait:
-        wait(membership.group.scatter([_real(x)], inputs, options))
+        wait(membership.group.scatter([real_view(x)], inputs, options))
 
 
 @contextmanager
@@ -77,11 +77,11 @@ def _completed(
     progress.reached(phase, routine=routine)
     started = time.monotonic()
     try:
-        yield lambda work: work.wait(timeout)
+        yield lambda work: membership.wait(lambda: work.wait(timeout))
     except RuntimeError as error:
         raise progress.peer_lost(None, phase, error, time.monotonic() - started) from None
 
 
-def _real(x: Tensor) -> Tensor:
+def real_view(x: Tensor) -> Tensor:
     """The numbers of a complex tensor, which collectives do not know."""
     return torch.view_as_real(x) if x.is_complex() else x

@@ -34,6 +34,16 @@ def empty_like(v: Tensor, size: int | None = None, dtype: torch.dtype | None = N
     return torch.frombuffer(pages, dtype=dtype, count=size, offset=first)
 
 
+def host_memory(v: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """A vector like v (of this type, if given) in the host's memory, for copies from a GPU.
+
+    >>> host_memory(torch.zeros(3)).device
+    device(type='cpu')
+    """
+    pinned = v.device.type == "cuda"
+    return torch.empty(v.numel(), dtype=dtype or v.dtype, pin_memory=pinned)
+
+
 def copy_of(v: Tensor) -> Tensor:
     """The same vector in memory of its own."""
     return empty_like(v).copy_(v)

@@ -27,6 +27,7 @@ class Schedule:
         topology: Who talks to whom.
         node: The node.
         local_steps: Steps per exchange.
+        start: The step at which round 0 is due: where the nodes have changed last.
 
     Example:
         >>> import basegraph as bg
@@ -36,21 +37,22 @@ class Schedule:
 
     """
 
-    def __init__(self, topology: Topology, node: int, local_steps: int = 1) -> None:
+    def __init__(self, topology: Topology, node: int, local_steps: int = 1, start: int = 0) -> None:
         self.topology = topology
         self.node = node
         self.local_steps = local_steps
+        self.start = start
         self._neighbors = PerPhase(topology, lambda index: neighbors_of(node, topology, index))
 
     def communicates(self, step: int) -> bool:
         """Whether nodes exchange at a step; it is a local one otherwise."""
-        return communicates(step, self.local_steps)
+        return communicates(step - self.start, self.local_steps)
 
     def at(self, step: int) -> Neighbors | None:
         """The neighbors at a step, or None if it is a local one."""
         if not self.communicates(step):
             return None
-        number, period = round_index(step, self.local_steps), self.topology.period
+        number, period = round_index(step - self.start, self.local_steps), self.topology.period
         place = "" if period is None else f" (round {number % period} of {period})"
         return self._neighbors(number)._replace(number=number, place=place)
 

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from basegraph.engines.distributed.buffers import ModelBuffers, running_statistics
+from basegraph.engines.distributed.buffers import ModelBuffers, warn_of_statistics
 from basegraph.engines.distributed.exact_average import ExactAverage
 from basegraph.engines.distributed.initial import InitialModel
+from basegraph.engines.distributed.meeting_plan import MeetingPlan
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
-from basegraph.engines.distributed.mixer import DistributedMixer, NotFinite, Pending
+from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import FlatParameters
-from basegraph.engines.distributed.recovery import survivors
-from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles
+from basegraph.engines.distributed.pending import NotFinite, Pending
+from basegraph.engines.distributed.recovery import generation, survivors
+from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles, writable_folder
 from basegraph.engines.distributed.shutdown.request import StopRequest
 from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
+from basegraph.engines.distributed.traffic import Traffic
 from basegraph.errors import InvalidArgument, PeerLost
-from basegraph.storage.files import writable
+from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 
@@ -53,24 +55,35 @@ class Node:
                 f"is for n={topology.n}; the process group has {membership.n}",
             )
         self.options = options
-        self.membership = membership = membership.on(parameters[0].device)
+        self.membership = membership.on(parameters[0].device)
         self.topology = topology
-        self.mixer = DistributedMixer(
-            membership,
-            wire=options.wire,
-            refuse_nonfinite=options.refuse_nonfinite,
-        )
-        self.schedule = Schedule(topology, self.membership.node, options.local_steps)
-        self._exact = ExactAverage(topology, self.mixer)
+        self._connect(start=0, traffic=None)
+        self.meetings = MeetingPlan(options.local_steps)
         model = options.model
         self.buffers = None if model is None else ModelBuffers(model, parameters)
-        self._warn_of_statistics(parameters)
+        if self.buffers is None and self.membership.node == 0 and topology.n > 1:
+            warn_of_statistics(parameters)
         self.flat = FlatParameters(parameters)
         self.pending: Pending | None = None
-        self.checkpoint = None if options.checkpoint is None else _folder(options.checkpoint)
+        self.checkpoint = (
+            None if options.checkpoint is None else writable_folder(options.checkpoint)
+        )
         self._files: NodeFiles | None = None
         self.stop = StopRequest(watch_torchrun=options.stop_with_torchrun)
         self._initial: InitialModel | None = None
+
+    def _connect(self, start: int, traffic: Traffic | None) -> None:
+        """Make what depends on who the nodes are."""
+        self.mixer = DistributedMixer(
+            self.membership,
+            wire=self.options.wire,
+            refuse_nonfinite=self.options.refuse_nonfinite,
+            traffic=traffic,
+        )
+        self.schedule = Schedule(
+            self.topology, self.membership.node, self.options.local_steps, start
+        )
+        self._exact = ExactAverage(self.topology, self.mixer)
 
     @property
     def x_d(self) -> Tensor:
@@ -90,22 +103,8 @@ class Node:
             BasegraphError: A node is set up differently.
 
         """
-        others = [] if self.buffers is None else self.buffers.all()
-        require_alike(
-            {
-                "number of the optimizer": self.mixer.number,
-                "parameters": [tuple(p.shape) for p in self.flat.parameters],
-                "names": None if self.buffers is None else self.buffers.names,
-                "dtype": self.x_d.dtype,
-                "buffers and frozen parameters": [(tuple(t.shape), t.dtype) for t in others],
-                "topology": self.topology.spec,
-                "rounds": digest(self.topology),
-                **self.options.common(),
-                **facts,
-            },
-            self.membership,
-        )
-        tensors = [*self.flat.parameters, *others]
+        require_alike({**self.facts(), "rounds": digest(self.topology), **facts}, self.membership)
+        tensors = [*self.flat.parameters, *self._others()]
         self._initial = InitialModel(tensors, self.membership, broadcast=self.options.broadcast)
         if self.checkpoint is None:
             return 0
@@ -121,6 +120,67 @@ class Node:
             if self.buffers is not None and self.buffers.gather() is not None:
                 LOG.warning("the model's buffers (running statistics) start as node 0 has them now")
         return again.step
+
+    def facts(self) -> dict[str, object]:
+        """What must be the same on all nodes, by name."""
+        return {
+            "number of the optimizer": self.mixer.number,
+            "parameters": [tuple(p.shape) for p in self.flat.parameters],
+            "names": None if self.buffers is None else self.buffers.names,
+            "dtype": self.x_d.dtype,
+            "buffers and frozen parameters": [(tuple(t.shape), t.dtype) for t in self._others()],
+            "topology": self.topology.spec,
+            **self.options.common(),
+        }
+
+    def _others(self) -> list[Tensor]:
+        """Buffers and frozen parameters of the model."""
+        return [] if self.buffers is None else self.buffers.all()
+
+    # -- nodes that come and go --------------------------------------------------------------
+
+    def start_by_itself(self) -> int:
+        """Start where nodes come and go, before the first meeting.
+
+        Returns:
+            The steps made before, by the files in the folder for checkpoints; 0 without any.
+
+        """
+        if self.checkpoint is None:
+            return 0
+        self._files = NodeFiles(self.checkpoint, self.membership)
+        again = survivors.restart(self.checkpoint, self.x_d, self.membership)
+        if again is None:
+            return 0
+        self.x_d.copy_(again.x_d)
+        return again.step
+
+    def rebuild(self, step: int) -> None:
+        """Go on with other nodes: the topology for their number, from round 0 at this step."""
+        self.pending = None
+        self.topology = build_topology(self.topology.spec, self.membership.n)
+        self._connect(step, self.mixer.traffic)
+        if self._files is not None and self.checkpoint is not None:
+            generation.begin(self.checkpoint, self._files.generation)
+
+    def saved_after(self, error: PeerLost, step: int) -> PeerLost:
+        """Save this node, and say so in the error."""
+        if self._files is not None:
+            error.args = (f"{error}; {self._files.rescue(self.x_d, step)}",)
+        return error
+
+    def pack(self) -> dict[str, Any]:
+        """What a node that comes needs, besides what is trained."""
+        number = 0 if self._files is None else self._files.generation
+        return {"others": [t.detach() for t in self._others()], "generation": number}
+
+    @torch.no_grad()
+    def unpack(self, content: dict[str, Any]) -> None:
+        """Go on as the node that has packed this."""
+        for mine, theirs in zip(self._others(), content["others"], strict=True):
+            mine.copy_(theirs)
+        if self._files is not None:
+            self._files.generation = content["generation"]
 
     def keep_loaded_model(self) -> None:
         """Keep the model that was loaded on this node before `start`, instead of node 0's."""
@@ -149,7 +209,7 @@ class Node:
         with self.rescued(step):
             self.check_initial_model(resumed=step > 0)
             yield
-        if self.options.overlapped:
+        if self.options.overlapped and not self.meetings.due(step + 1):
             self._prefetch(step + 1)
         self.save_if_due(step + 1)
 
@@ -163,6 +223,8 @@ class Node:
         try:
             yield
         except (PeerLost, NotFinite, OutOfStep) as error:
+            if isinstance(error, PeerLost) and self.membership.epoch and not self.stop.reason:
+                raise  # the others go on
             if self._files is not None:
                 error.args = (f"{error}; {self._files.rescue(self.x_d, step)}",)
             if self.stop.came_before(self.membership.progress.gave_up_at):
@@ -259,7 +321,7 @@ class Node:
     def drop_exchange(self) -> None:
         """Wait for a prefetched exchange and discard its outcome."""
         pending, self.pending = self.pending, None
-        if pending is not None:
+        if pending is not None and self.membership.group is not None:
             pending.wait()
 
     def __del__(self) -> None:
@@ -278,26 +340,3 @@ class Node:
                 own = self._exact(own, Stamp(phase, step, content="buffers"))
         self.x_d.copy_(x_d)
         self.put_buffers(own)
-
-    def _warn_of_statistics(self, parameters: list[Tensor]) -> None:
-        if self.buffers is not None or self.membership.node > 0 or self.topology.n == 1:
-            return
-        modules = running_statistics(parameters)
-        if modules:
-            warnings.warn(
-                f"{', '.join(modules)}: running statistics are neither broadcast nor averaged, so "
-                f"that nodes predict differently even after consensus(); pass model=",
-                stacklevel=4,
-            )
-
-
-def _folder(path: str | Path) -> Path:
-    """A folder that can be written to."""
-    folder = Path(path)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InvalidArgument("checkpoint", str(path), f"cannot be made: {reason}") from None
-    writable("checkpoint", folder / "node.safetensors", force=True)
-    return folder

@@ -38,6 +38,8 @@ class Stamp(NamedTuple):
     """Which of the optimizers of a process group, in the order in which they were built."""
     size: int = 0
     """Numbers in the vector."""
+    epoch: int = 0
+    """Which membership this belongs to, where nodes come and go."""
 
     @property
     def when(self) -> str:
@@ -48,15 +50,15 @@ class Stamp(NamedTuple):
     def pack(self, device: torch.device, waited: float = 0.0) -> Tensor:
         """The stamp as a message, which also says how many seconds its sender has waited."""
         numbers = [PHASES.index(self.phase), self.step, self.number]
-        numbers += [CONTENTS.index(self.content), self.optimizer, self.size]
+        numbers += [CONTENTS.index(self.content), self.optimizer, self.size, self.epoch]
         numbers.append(round(waited * 1e6))
         return torch.tensor(numbers, dtype=torch.int64, device=device)
 
     @classmethod
     def unpack(cls, message: Tensor) -> tuple[Stamp, float]:
         """The stamp of a message, and how long its sender has waited."""
-        phase, step, number, content, optimizer, size, waited = message.tolist()
-        stamp = cls(PHASES[phase], step, number, CONTENTS[content], optimizer, size)
+        phase, step, number, content, optimizer, size, epoch, waited = message.tolist()
+        stamp = cls(PHASES[phase], step, number, CONTENTS[content], optimizer, size, epoch)
         return stamp, waited / 1e6
 
     def __str__(self) -> str:
@@ -67,7 +69,12 @@ def require_same(mine: Stamp, theirs: Stamp, node: int, peer: int) -> None:
     """Refuse a message that belongs elsewhere, naming both places."""
     if mine == theirs:
         return
-    if mine[:-1] == theirs[:-1]:
+    if mine.epoch != theirs.epoch:
+        raise OutOfStep(
+            f"node {node} is in {mine} of membership {mine.epoch}, but node {peer} is in {theirs} "
+            f"of membership {theirs.epoch}"
+        )
+    if mine._replace(size=theirs.size) == theirs:
         raise OutOfStep(
             f"node {node}: node {peer} sent {theirs.size} numbers in {theirs}; here there are "
             f"{mine.size}"

@@ -2,6 +2,9 @@
 
 - `Membership` (`contract.py`): what everything that exchanges messages is given.
 - `FixedMembership` and `join_nodes` (`fixed.py`): the nodes that were there at the start.
+- `LiveMembership` (`live.py`): nodes that come and go. Who is alive is known to torchft's
+  lighthouse (`lighthouse.py`); what follows from that all nodes decide alike (`meeting.py`), and
+  connect (`gloo.py`). Waits for nodes that have died are ended (`watch.py`).
 - `join` (`group.py`): the process group of the nodes that torchrun has started (`torchrun.py`).
 - `require_alike`, `together`, `texts_of_all` (`handshake.py`): nodes compare their settings, and do
   something all together or not at all.
@@ -29,10 +32,14 @@ if TYPE_CHECKING:
         texts_of_all,
         together,
     )
+    from basegraph.engines.distributed.membership.live import LiveMembership
+    from basegraph.engines.distributed.membership.meeting import Meeting
     from basegraph.engines.distributed.membership.progress import Progress, Report, suspects
 else:
     _HOMES = {
         "FixedMembership": "basegraph.engines.distributed.membership.fixed",
+        "LiveMembership": "basegraph.engines.distributed.membership.live",
+        "Meeting": "basegraph.engines.distributed.membership.meeting",
         "Membership": "basegraph.engines.distributed.membership.contract",
         "Progress": "basegraph.engines.distributed.membership.progress",
         "Refused": "basegraph.engines.distributed.membership.handshake",
@@ -48,6 +55,8 @@ else:
 
 __all__ = [
     "FixedMembership",
+    "LiveMembership",
+    "Meeting",
     "Membership",
     "Progress",
     "Refused",

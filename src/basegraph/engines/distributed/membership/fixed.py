@@ -5,17 +5,20 @@ from __future__ import annotations
 import atexit
 import os
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
+from basegraph.engines.distributed.bounded import end_gloo_waits
 from basegraph.engines.distributed.membership import progress
 from basegraph.engines.distributed.membership.group import join, join_alone
 from basegraph.engines.distributed.membership.progress import TIMEOUT, Progress
 from basegraph.engines.distributed.shutdown.exit import let_groups_go
 from basegraph.errors import BasegraphError, InvalidArgument
 
+T = TypeVar("T")
 CPU = torch.device("cpu")
 
 
@@ -54,6 +57,29 @@ class FixedMembership:
     def progress(self) -> Progress:
         """What the nodes know of each other, to name one that is lost."""
         return progress.of(self._group)
+
+    @property
+    def epoch(self) -> int:
+        """Counts the changes of membership: none."""
+        return 0
+
+    @property
+    def members(self) -> list[str]:
+        """A name for every node, in their order."""
+        return [f"node {node}" for node in range(self.n)]
+
+    @property
+    def only_gloo(self) -> bool:
+        """Whether the group has no other backend than gloo."""
+        return str(dist.get_backend(self.group)) == "gloo"
+
+    def wait(self, call: Callable[[], T]) -> T:
+        """Make a call that waits for other nodes; nothing but its timeout ends it."""
+        return call()
+
+    def end_waits(self) -> None:
+        """End the waits for other nodes, from another thread."""
+        end_gloo_waits(self.group, self.node, self.n)
 
     def on(self, device: torch.device) -> FixedMembership:
         """The same nodes, with messages on another device."""

@@ -22,6 +22,11 @@ def restarts() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
+def max_restarts() -> int:
+    """How often torchrun would restart all nodes."""
+    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0"))
+
+
 def job() -> str:
     """The name of this torchrun: the same after it has restarted the nodes."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "none")

@@ -17,8 +17,8 @@ from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import together
 from basegraph.engines.distributed.recovery import generation
 from basegraph.engines.finite import finite
-from basegraph.errors import RuntimeFailure
-from basegraph.storage.files import CannotWrite, sync_folder, writing
+from basegraph.errors import InvalidArgument, RuntimeFailure
+from basegraph.storage.files import CannotWrite, sync_folder, writable, writing
 
 PATTERN = "node-*.safetensors"
 USED = ".used"
@@ -35,6 +35,18 @@ class NotSaved(RuntimeFailure):
 
 REASONS = (NotSaved, CannotWrite, CheckpointError)
 """Why a node has not been saved."""
+
+
+def writable_folder(path: str | Path) -> Path:
+    """A folder for checkpoints, made if need be; one that cannot be written to is refused."""
+    folder = Path(path)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidArgument("checkpoint", str(path), f"cannot be made: {reason}") from None
+    writable("checkpoint", folder / "node.safetensors", force=True)
+    return folder
 
 
 def save(folder: Path, node: int, tensors: dict[str, Tensor], facts: dict[str, Any]) -> Path:
@@ -70,8 +82,17 @@ class NodeFiles:
     def __init__(self, folder: Path, membership: Membership) -> None:
         self.folder = folder
         self.membership = membership
-        self.node, self.n = membership.node, membership.n
         self.generation = generation.agree(folder, _highest(folder), membership)
+
+    @property
+    def node(self) -> int:
+        """The number of this node."""
+        return self.membership.node
+
+    @property
+    def n(self) -> int:
+        """How many nodes there are."""
+        return self.membership.n
 
     def begin(self, keep: Collection[Path] = ()) -> None:
         """Declare earlier starts over, and set their files aside, except these.

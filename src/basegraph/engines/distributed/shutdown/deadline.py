@@ -12,23 +12,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any
 from weakref import WeakSet
 
-import torch
-import torch.distributed as dist
-
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.signals import ECHO, STOP_SIGNALS, SignalLog
 
 STOP_SECONDS = 10.0
 """Seconds that a node which is asked to stop has to complete its step."""
 NUDGE = signal.SIGURG
 """The signal that interrupts the main thread; ignored by default."""
-UNUSED_TAGS = range(6900, 6904)
-"""Tags of messages that nobody sends; several, as gloo spreads tags over its interfaces."""
 
 
 class Deadline:
@@ -43,8 +37,8 @@ class Deadline:
     def __init__(
         self, log: SignalLog, overdue: Callable[[FrameType | None], None] = lambda frame: None
     ) -> None:
-        self.groups: WeakSet[Any] = WeakSet()
-        """The process groups in which this process waits."""
+        self.memberships: WeakSet[Membership] = WeakSet()
+        """The nodes for which this process waits."""
         self._log = log
         self._inlet, self._outlet = socket.socketpair()
         self._outlet.setblocking(False)
@@ -121,24 +115,18 @@ class Deadline:
         return data[0] if data else None
 
     def _end_waits(self) -> None:
-        """Wait for messages that nobody sends: with one that times out, gloo ends all others."""
-        for group in list(self.groups):
-            others = [r for r in dist.get_process_group_ranks(group) if r != dist.get_rank()]
-            for tag in UNUSED_TAGS:
-                with suppress(RuntimeError):  # which is the aim
-                    message = dist.irecv(torch.empty(1), others[0], group, tag)
-                    if message is not None:
-                        message.wait(timedelta(milliseconds=1))
-        self.groups.clear()
+        for membership in list(self.memberships):
+            membership.end_waits()
+        self.memberships.clear()
 
 
 @contextmanager
-def logged_signals_with_deadline() -> Iterator[SignalLog]:
+def logged_signals_with_deadline(membership: Membership) -> Iterator[SignalLog]:
     """Log SIGINT and SIGTERM inside of the block; after one, waits for nodes end in time."""
     log = SignalLog()
     log.install(*STOP_SIGNALS)
     deadline = Deadline(log)
-    deadline.groups.add(dist.group.WORLD)
+    deadline.memberships.add(membership)
     try:
         yield log
     finally:

@@ -57,8 +57,7 @@ class StopRequest:
         if not _DEADLINES:
             _DEADLINES.append(Deadline(_LOG, _overdue))
         _STOPPABLE.add(optimizer)
-        if membership.n > 1:
-            _DEADLINES[0].groups.add(membership.group)
+        _DEADLINES[0].memberships.add(membership)
 
     @property
     def reason(self) -> str | None:

@@ -1,0 +1,163 @@
+"""An exchange under way: the messages are posted, and waited for later."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from basegraph.engines.distributed.membership.contract import WaitEnded
+from basegraph.engines.distributed.neighbors import Neighbors
+from basegraph.engines.distributed.stamp import Stamp, require_same
+from basegraph.engines.finite import finite
+from basegraph.errors import RuntimeFailure
+
+if TYPE_CHECKING:
+    from basegraph.engines.distributed.mixer import DistributedMixer
+
+
+class NotFinite(RuntimeFailure):
+    """A node, this one or a neighbor, sent NaN or infinity."""
+
+
+class Pending:
+    """An exchange under way."""
+
+    def __init__(
+        self,
+        mixer: DistributedMixer,
+        neighbors: Neighbors,
+        stamp: Stamp,
+        x_d: Tensor,
+        sent: Tensor,
+        packed: Tensor,
+        stamps: list[Tensor],
+        inbox: list[Tensor],
+        works: list[Any],
+    ) -> None:
+        self.mixer = mixer
+        self.stamp = stamp
+        self.hears, self.tells = neighbors.hears, neighbors.tells
+        self.when = stamp.when + neighbors.place
+        self.x_d = x_d
+        self.sent = sent  # this and `packed` must live until they are sent
+        self.packed = packed
+        self.stamps = stamps
+        self.inbox = inbox
+        self.works = works
+        self.waited_before = mixer.traffic.seconds_waited
+
+    def wait(self) -> None:
+        """Wait for the messages, and refuse those that belong elsewhere."""
+        works, self.works = self.works, []
+        if not works:  # nobody to wait for, or waited for before
+            return
+        started = time.perf_counter()
+        try:
+            waits = self.mixer.membership.wait(lambda: self._wait_for(works, started))
+        except WaitEnded as error:
+            waited = time.perf_counter() - started
+            raise self.mixer.lost(None, self.when, error, waited) from None
+        for peer, seconds in waits:
+            self.mixer.traffic.wait_for(peer, seconds)
+        self.mixer.traffic.seconds_waited += sum(seconds for _, seconds in waits)
+        self.mixer.straggler.exchanged()
+
+    def _wait_for(self, works: list[Any], started: float) -> list[tuple[int, float]]:
+        """Which neighbor was waited for how long, message by message."""
+        heard = [j for j, _ in self.hears]
+        peers = [*heard, *heard, *self.tells, *self.tells]
+        together = len(works) != len(peers)  # NCCL has one handle for the whole batch
+        now, waits = started, []
+        for place, work in enumerate(works):
+            if place == len(heard) and not together:
+                self._require_same_stamps()
+            peer = peers[0] if together else peers[place]
+            self._wait(peer, work, started)
+            before, now = now, time.perf_counter()
+            waits.append((peer, now - before))
+        if together:
+            self._require_same_stamps()
+        return waits
+
+    def finish(self, out: Tensor | None = None) -> Tensor:
+        """Wait for the messages; the mixed vector, in `out` if given (which may be x_d itself)."""
+        self.wait()
+        self._bring_home()
+        if self.mixer.refuse_nonfinite:
+            self._refuse_nonfinite()
+        return self._mixed(torch.empty_like(self.x_d) if out is None else out)
+
+    def drift(self) -> Tensor | None:
+        """Wait for the messages; what the neighbors add to x, None if there are none."""
+        self.wait()
+        self._bring_home()
+        if self.mixer.refuse_nonfinite:
+            self._refuse_nonfinite()
+        if not self.hears:
+            return None
+        weights = [weight for _, weight in self.hears]
+        total, *others = self._differences()
+        total.mul_(weights[0])
+        for weight, box in zip(weights[1:], others, strict=True):
+            total.add_(box, alpha=weight)
+        return total
+
+    def _bring_home(self) -> None:
+        """Have what was sent and received where x is: gloo takes it from the host's memory."""
+        if self.sent.device != self.x_d.device:
+            self.sent, *self.inbox = [
+                self.mixer.buffer((self.stamp.content, "home", i), self.x_d, v.dtype).copy_(v)
+                for i, v in enumerate([self.sent, *self.inbox])
+            ]
+
+    def _mixed(self, out: Tensor) -> Tensor:
+        """x + Σ w (x_j - x), both as they were sent: what is rounded on the wire cancels."""
+        if not self.hears:
+            return out if out is self.x_d else out.copy_(self.x_d)
+        weights = [weight for _, weight in self.hears]
+        if len(weights) == 1 and self.sent.dtype == self.x_d.dtype:
+            return torch.lerp(self.x_d, self.inbox[0], weights[0], out=out)
+        boxes = self._differences()
+        torch.add(self.x_d, boxes[0], alpha=weights[0], out=out)
+        for weight, box in zip(weights[1:], boxes[1:], strict=True):
+            out.add_(box, alpha=weight)
+        return out
+
+    def _differences(self) -> list[Tensor]:
+        """x_j - x as they were sent, in the type of x, in the memory of what was received."""
+        own, boxes = self.sent, self.inbox
+        if own.dtype != self.x_d.dtype:  # arithmetic on two types at once is many times slower
+            own, *boxes = [
+                self.mixer.buffer((self.stamp.content, "wide", i), self.x_d).copy_(narrow)
+                for i, narrow in enumerate([own, *boxes])
+            ]
+        return [box.sub_(own) for box in boxes]
+
+    def _wait(self, peer: int, work: Any, started: float) -> None:
+        try:
+            if not work.wait(timedelta(seconds=self.mixer.membership.timeout)):
+                raise RuntimeError("timed out")
+        except RuntimeError as error:
+            waited = time.perf_counter() - started
+            raise self.mixer.lost(peer, self.when, error, waited) from None
+
+    def _require_same_stamps(self) -> None:
+        for (peer, _), message in zip(self.hears, self.stamps, strict=True):
+            stamp, waited = Stamp.unpack(message)
+            require_same(self.stamp, stamp, self.mixer.node, peer)
+            self.mixer.straggler.heard(peer, self.waited_before, waited)
+
+    def _refuse_nonfinite(self) -> None:
+        """The node's own values as well: what it had before the step can still be saved."""
+        if not finite(self.sent):
+            raise NotFinite(f"node {self.mixer.node}: its own values are not finite at {self.when}")
+        for (peer, _), box in zip(self.hears, self.inbox, strict=True):
+            if not finite(box):
+                raise NotFinite(
+                    f"node {self.mixer.node}: node {peer} sent values that are not finite at "
+                    f"{self.when}"
+                )
