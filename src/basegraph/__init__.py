@@ -5,7 +5,7 @@ exactly, `from_networkx` makes one of any graph, and `analysis` measures them (g
 rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `ALGORITHMS`.
 
 Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
-`Dataset` of your own if you pass one, and `export` gives the trained model.
+`Dataset` of your own if you pass one (`text` reads text files), and `export` gives the model.
 `DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
 These need torch: `pip install 'basegraph[train]'`.
 
@@ -25,7 +25,8 @@ from basegraph.lazy import lazy_names
 
 if TYPE_CHECKING:
     from basegraph.algorithms.catalog import ALGORITHMS, algorithm
-    from basegraph.data.dataset import Dataset, Split
+    from basegraph.data._text import text
+    from basegraph.data.dataset import Dataset, Split, Text
     from basegraph.errors import (
         BasegraphError,
         InvalidArgument,
@@ -66,8 +67,10 @@ else:
     _HOMES = {
         "ALGORITHMS": "basegraph.algorithms.catalog",
         "algorithm": "basegraph.algorithms.catalog",
+        "text": "basegraph.data._text",
         "Dataset": "basegraph.data.dataset",
         "Split": "basegraph.data.dataset",
+        "Text": "basegraph.data.dataset",
         "BasegraphError": "basegraph.errors",
         "InvalidArgument": "basegraph.errors",
         "InvalidRound": "basegraph.errors",
@@ -134,6 +137,7 @@ __all__ = [
     "RunConfig",
     "Sequence",
     "Split",
+    "Text",
     "Topology",
     "algorithm",
     "analysis",
@@ -148,6 +152,7 @@ __all__ = [
     "pair_weights",
     "shortest_possible",
     "stay_home",
+    "text",
     "theorem_1_length",
     "topology",
     "train",

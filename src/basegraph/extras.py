@@ -17,6 +17,7 @@ EXTRAS = {
     "matplotlib": "plots",
     "ray": "ray",
     "tensorboard": "tensorboard",
+    "tokenizers": "text",
 }
 """Import name of an optional package -> the extra of basegraph that installs it."""
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from basegraph.data.augment import gather
+from basegraph.data.augment import gather, taken
 from basegraph.data.dataset import Dataset
 from basegraph.data.plan import EpochPlan
 from basegraph.engines.contract import EngineProblem
@@ -60,7 +60,7 @@ class StackedNodes:
         self.x_nd = aligned(starts.repeat_interleave(self.n, dim=0))
         self.x_nd.copy_(starts.repeat_interleave(self.n, dim=0))
         self.state = _own_state(self.method, self.x_nd)
-        self._refuse_misfit(dataset.classes)
+        self._refuse_misfit(dataset)
 
     def hardware(self, *how: str) -> str:
         """What the steps are made on, and how, in words."""
@@ -100,13 +100,13 @@ class StackedNodes:
         x = x_nd.view(-1, self.n, x_nd.shape[1])
         return x.mean(dim=1, keepdim=True).expand_as(x).flatten(0, 1)
 
-    def _refuse_misfit(self, classes: int | None) -> None:
+    def _refuse_misfit(self, dataset: Dataset) -> None:
         """Refuse a model that does not fit, by one node's gradient on two samples."""
-        config, data = self.config, self.data
+        config, data, classes = self.config, self.data, dataset.classes
         two = torch.arange(2, device=self.device)[None] % len(data.test_inputs)
         samples, targets = (
             gather(data.test_inputs, two, data.mean, data.std),
-            data.test_targets[two],
+            taken(data.test_targets, two),
         )
         network = self.gradients.network
         if config.precision == "bf16" and network is not None and not network.takes(samples):
@@ -123,6 +123,15 @@ class StackedNodes:
             given = tuple(outputs.shape[1:])
             raise InvalidArgument(
                 "model", config.model, f"gives {given} instead of {classes} outputs"
+            )
+        if dataset.vocabulary is not None and (
+            outputs.shape[:-1] != samples.shape[1:] or outputs.shape[-1] < dataset.vocabulary
+        ):
+            raise InvalidArgument(
+                "model",
+                config.model,
+                f"gives {tuple(outputs.shape[1:])} for {shape[0]} tokens of a vocabulary of "
+                f"{dataset.vocabulary}; must be logits ({shape[0]}, {dataset.vocabulary})",
             )
         try:
             losses, _ = self.gradients(self.x_nd[:1], samples, targets)
