@@ -12,7 +12,7 @@ from typing import Any
 
 from basegraph.algorithms.catalog import algorithm, parse_algorithm
 from basegraph.data.dataset import OWN
-from basegraph.data.partition import SPLIT_ORDERS
+from basegraph.data.partition import SPLIT_ORDERS, SPLITS
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.specs import spec_of
 from basegraph.storage import inputs
@@ -62,10 +62,18 @@ class RunConfig:
         False, "Train even where the method is unstable on the topology.", free=True
     )
     dataset: str = setting(
-        "digits", "digits, mnist, fashion-mnist, cifar10, cifar100 or images:PATH."
+        "digits", "digits, mnist, fashion-mnist, cifar10, cifar100, images:PATH, text or text:PATH."
+    )
+    tokenizer: str = setting(
+        "", "A tokenizer file of the tokenizers package, for text; empty: bytes are tokens."
     )
     data_dir: str = setting(
         "", "The folder of datasets; empty: $BASEGRAPH_DATA or ./data.", free=True, local=True
+    )
+    split: str = setting(
+        "dirichlet",
+        "Who holds what: dirichlet (by alpha), iid (all alike) or domains (each with one node).",
+        one_of=SPLITS,
     )
     alpha: float = setting(
         0.1,
@@ -255,7 +263,7 @@ def _spread_algorithm(config: RunConfig) -> None:
 
 
 def _augmentations_of_the_paper(dataset: str) -> tuple[str, ...]:
-    if dataset == "digits" or dataset.startswith(OWN):
+    if dataset in ("digits", "text") or dataset.startswith((OWN, "text:")):
         return ()
     return ("crop",) if dataset in ("mnist", "fashion-mnist") else AUGMENTATIONS
 

@@ -16,9 +16,8 @@ from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method
 from basegraph.data.dataset import OWN, Dataset
-from basegraph.data.partition import dirichlet, heterogeneity, hold_out
+from basegraph.data.partition import heterogeneity, hold_out, split
 from basegraph.data.plan import SamplePlanner
-from basegraph.engines.evaluation import ACCURACY, mean_loss
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
@@ -28,6 +27,7 @@ from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
 from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
+from basegraph.training.tokens import TokenScores, default_loss, measure_of
 from basegraph.training.traffic import BytesSent
 
 
@@ -36,13 +36,17 @@ class Facts(TypedDict):
 
     samples_per_node: int
     heterogeneity: float
-    """The mean total-variation distance between the labels of a node and of all."""
+    """The mean total-variation distance between the labels (or domains) of a node and of all."""
     parameters: int
     steps_per_epoch: int
     evaluation: dict[str, int]
     """How many nodes and samples an evaluation uses."""
     last_evaluation: dict[str, int]
     device: str
+    context: NotRequired[int]
+    """Tokens of a sample, where it is a window of tokens."""
+    domains: NotRequired[int]
+    """Of a text: how many files."""
     damping: NotRequired[float]
     """τ of D²."""
     loss: NotRequired[str]
@@ -68,13 +72,6 @@ class Own(NamedTuple):
                 )
 
 
-def default_loss(dataset: Dataset) -> Loss:
-    """The cross-entropy of classes; targets of other kinds need a loss of their own."""
-    if dataset.classes is None:
-        raise InvalidArgument("loss", None, f"must be given: {dataset.name} has no classes")
-    return nn.functional.cross_entropy
-
-
 class Problem:
     """What a run computes: everything about it that does not depend on the device.
 
@@ -96,13 +93,28 @@ class Problem:
         self.method, self.damping = make_method(config, self.topology, own.method)
         self.model = FlatModel(module)
         self.loss = own.loss or default_loss(dataset)
-        self.measure = mean_loss(self.loss) if dataset.classes is None else ACCURACY
+        self.measure = measure_of(dataset, own.loss)
         validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
         labels = dataset.training_groups()[rest]
-        parts = dirichlet(labels, config.nodes, config.alpha, config.seed, config.split_order)
+        parts = split(
+            labels,
+            config.nodes,
+            config.split,
+            alpha=config.alpha,
+            seed=config.seed,
+            order=config.split_order,
+        )
+        self.tokens = TokenScores.of(dataset, own.loss)
+        self.samples_per_node = len(rest) // config.nodes
         sets = {"test": np.arange(len(dataset.test)), "validation": validation}
-        self.evaluated_last = everything(config.nodes, sets)
-        self.evaluated = on_the_way(config, self.evaluated_last, parts.size)
+        groups = {} if self.tokens is None else self.tokens.test_groups()
+        self.evaluated_last = everything(config.nodes, sets, groups)
+        self.evaluated = on_the_way(
+            config,
+            self.evaluated_last,
+            self.samples_per_node * config.nodes,
+            predictions=self.tokens.context if self.tokens else 1,
+        )
         self.heterogeneity = heterogeneity(labels, parts)
         augmentations = config.augmentations()
         if augmentations and not dataset.has_images:
@@ -115,7 +127,7 @@ class Problem:
             image=(height, width),
             augmentations=augmentations,
         )
-        self.steps_per_epoch = max(1, -(-parts.shape[1] // config.batch))
+        self.steps_per_epoch = max(1, -(-self.samples_per_node // config.batch))
         self.fingerprint = fingerprint(dataset, self.model, own)
         vector = self.model.initial()
         self._bytes_sent = BytesSent(
@@ -141,7 +153,7 @@ class Problem:
     def facts(self, hardware: str) -> Facts:
         """What is known before the first step and is no choice of the user's."""
         facts: Facts = {
-            "samples_per_node": int(self.planner.parts.shape[1]),
+            "samples_per_node": self.samples_per_node,
             "heterogeneity": round(self.heterogeneity, 4),
             "parameters": self.model.size,
             "steps_per_epoch": self.steps_per_epoch,
@@ -149,6 +161,10 @@ class Problem:
             "last_evaluation": self.evaluated_last.counts(),
             "device": hardware,
         }
+        if self.tokens is not None:
+            facts["context"] = self.tokens.context
+            if self.tokens.text is not None:
+                facts["domains"] = len(self.tokens.text.domains)
         if self.damping is not None:
             facts["damping"] = self.damping
         if self.own.loss is not None:
@@ -179,6 +195,12 @@ class Problem:
     def bytes_sent(self, step: int) -> float:
         """What a node has sent in so many steps, in the mean over nodes."""
         return self._bytes_sent.by(step)
+
+    def tokens_seen(self, step: int) -> int | None:
+        """Tokens that all nodes have been trained on in so many steps; None: samples are others."""
+        if self.tokens is None:
+            return None
+        return step * self.config.nodes * self.config.batch * self.tokens.context
 
 
 def _topology(config: RunConfig, own: Topology | None) -> Topology:
@@ -250,8 +272,7 @@ def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
 
     It tells another run's checkpoint.
     """
-    checksum = zlib.crc32(dataset.train.inputs.tobytes())
-    checksum = zlib.crc32(dataset.train.targets.tobytes(), checksum)
+    checksum = dataset.train.checksum
     form = [(name, tuple(shape)) for name, shape in zip(model.names, model.shapes, strict=True)]
     checksum = zlib.crc32(repr(form).encode(), checksum)
     for part in (own.topology and digest(own.topology), own.loss and name_of(own.loss)):

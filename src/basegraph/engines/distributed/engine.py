@@ -166,19 +166,21 @@ class DistributedEngine:
         scores = {}
         for name, samples in selection.sets.items():
             places = torch.as_tensor(samples).to(self.device)
-            asked = self.data.questions(name, places if evaluates else places[:0])
-            shared = asked._replace(places=places[self.node :: self.n])
+            every = self.data.questions(name, places).of_groups(selection, name)
+            asked = every if evaluates else every.some(slice(0, 0))
+            shared = every.some(slice(self.node, None, self.n))
             sums = torch.cat([self._totals(self.x_d, asked), self._totals(average, shared)])
             counts = self._of_all(sums, "the evaluation").cpu()
-            nodes = counts[torch.as_tensor(selection.nodes), 0]
-            scores[name] = self.problem.measure.score(nodes, counts[:, 1].sum(), len(samples))
+            nodes, shares = counts[torch.as_tensor(selection.nodes), 0], counts[:, 1].sum(dim=0)
+            size = selection.group_sizes(name)
+            scores[name] = self.problem.measure.score(nodes, shares, size)
         return scores
 
     def _totals(self, model: Tensor, asked: Questions) -> Tensor:
         outputs = one_by_one(self.problem.model)
-        chunk = chunk_size(1, len(asked.places))
+        measure = self.problem.measure
+        chunk = chunk_size(1, len(asked.places), measure.numbers)
         with products_in(self.config.precision):
-            measure = self.problem.measure
             return totals(measure, outputs, model[None], asked, together=1, chunk=chunk)
 
     def consensus_distance(self) -> float:

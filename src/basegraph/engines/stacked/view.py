@@ -82,10 +82,11 @@ class StackedRun:
         scores = {}
         for name, samples in selection.sets.items():
             asked = every.data.questions(name, torch.as_tensor(samples).to(every.device))
-            chunk = chunk_size(together, len(usual.sets[name]))
+            asked = asked.of_groups(selection, name)
+            chunk = chunk_size(together, len(usual.sets[name]), measure.numbers)
             with products_in(every.config.precision):
                 sums = totals(measure, self._outputs, models, asked, together=together, chunk=chunk)
-            scores[name] = measure.score(sums[:-1], sums[-1], len(samples))
+            scores[name] = measure.score(sums[:-1], sums[-1], selection.group_sizes(name))
         return scores
 
     def consensus_distance(self) -> float:
