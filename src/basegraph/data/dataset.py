@@ -98,6 +98,7 @@ class Dataset:
             each node a share of every group. If left out, the classes; without classes, ten groups
             of equal size, by the targets (their first number) where they are floating point, by
             their place in the training set where they are not.
+        vocabulary: How many tokens there are, where inputs and targets are tokens.
 
     Raises:
         DataError: A set is empty, a label is not a class, or a class has no training sample.
@@ -114,6 +115,7 @@ class Dataset:
     test: Split
     classes: int | None = None
     groups: Array | None = None
+    vocabulary: int | None = None
 
     def __post_init__(self) -> None:
         if self.groups is not None:
@@ -145,6 +147,13 @@ class Dataset:
     def has_images(self) -> bool:
         """Whether the inputs are images, which are normalized and may be augmented."""
         return self.train.inputs.ndim == 4
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether inputs and targets are tokens: integers, and a target for every input token."""
+        inputs, targets = self.train.inputs, self.train.targets
+        kinds = inputs.dtype.kind + targets.dtype.kind
+        return inputs.ndim == 2 and inputs.shape == targets.shape and "f" not in kinds
 
     def example(self) -> Array:
         """(1, ...): an input of zeros, of the type that models get."""

@@ -14,9 +14,16 @@ from basegraph.models.flat import FlatModel
 from basegraph.topologies.core.round import IntArray
 
 CHUNK = 16384
-"""Samples that all models together evaluate at a time."""
+"""Samples, or tokens of samples, that all models together evaluate at a time."""
 Outputs = Callable[[Tensor, Tensor], Tensor]
 """models (m, d), samples (b, ...) -> outputs (m, b, classes)"""
+
+
+class SampleLosses(NamedTuple):
+    """In place of outputs where these would be too large: the losses of samples."""
+
+    losses: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """models (m, d), samples (b, ...), targets (b, ...) -> (m, b)"""
 
 
 class Score(NamedTuple):
@@ -88,21 +95,26 @@ class Questions(NamedTuple):
     mean: Tensor | None
     std: Tensor | None
 
+    @property
+    def targets_per_sample(self) -> int:
+        """How many targets a sample has: a window of tokens has one for every token."""
+        return self.targets[0].numel()
+
 
 def one_by_one(model: FlatModel) -> Outputs:
     """One model after another."""
     return lambda models, samples: torch.stack([model.forward(x_d, samples) for x_d in models])
 
 
-def chunk_size(models: int, samples: int) -> int:
-    """How many samples so many models evaluate at a time."""
-    return max(1, min(samples, CHUNK // models))
+def chunk_size(models: int, samples: int, targets: int = 1) -> int:
+    """How many samples, with so many targets each, so many models evaluate at a time."""
+    return max(1, min(samples, CHUNK // (models * targets)))
 
 
 @torch.no_grad()
 def totals(
     measure: Measure,
-    outputs: Outputs,
+    outputs: Outputs | SampleLosses,
     models: Tensor,
     asked: Questions,
     *,
@@ -131,8 +143,13 @@ def totals(
         for part, counted in _pieces(len(asked.places), chunk):
             places = asked.places[part]
             samples = gather(asked.inputs, places, asked.mean, asked.std)
-            answers = outputs(models[some], samples)
-            sums[some] += measure.totals(answers[:, counted:], asked.targets[places[counted:]])
+            targets = asked.targets[places]
+            if isinstance(outputs, SampleLosses):
+                losses = outputs.losses(models[some], samples, targets)
+                sums[some] += losses[:, counted:].sum(dim=1, dtype=measure.dtype)
+            else:
+                answers = outputs(models[some], samples)
+                sums[some] += measure.totals(answers[:, counted:], targets[counted:])
     return sums
 
 

@@ -37,12 +37,11 @@ from basegraph.engines.distributed.recovery.survivors import Restart
 from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
 from basegraph.engines.vectors import from_names
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost
-from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Loop
 from basegraph.training.metrics import Metrics
-from basegraph.training.problem import Problem
+from basegraph.training.problem import Problem, build_model
 from basegraph.training.run import Diverged, Run
 from basegraph.training.threads import choose_threads, using_threads
 from basegraph.training.watcher import Watcher
@@ -110,7 +109,7 @@ def train_distributed(
         else:
             folder = RunFolder(out, resume=False, writes=False)
         dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
-        module = build(config.model, dataset.shape, dataset.classes, config.seed)
+        module = build_model(config, dataset)
         return dataset, Problem(config, dataset, module), folder
 
     try:

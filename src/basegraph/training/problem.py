@@ -21,7 +21,9 @@ from basegraph.data.plan import SamplePlanner
 from basegraph.engines.evaluation import ACCURACY, mean_loss
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
+from basegraph.models.gpt import GPT, next_token_loss
 from basegraph.models.gradients import Loss
+from basegraph.models.networks import build
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
@@ -68,8 +70,21 @@ class Own(NamedTuple):
                 )
 
 
+def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
+    """The model that the configuration names, for these data.
+
+    A dataset of tokens that does not say its vocabulary has that of its largest token.
+    """
+    tokens = dataset.vocabulary
+    if tokens is None and dataset.has_tokens:
+        tokens = _largest_token(dataset) + 1
+    return build(config.model, dataset.shape, dataset.classes, config.seed, tokens)
+
+
 def default_loss(dataset: Dataset) -> Loss:
-    """The cross-entropy of classes; targets of other kinds need a loss of their own."""
+    """The cross-entropy of classes or of tokens; other targets need a loss of their own."""
+    if dataset.has_tokens:
+        return next_token_loss
     if dataset.classes is None:
         raise InvalidArgument("loss", None, f"must be given: {dataset.name} has no classes")
     return nn.functional.cross_entropy
@@ -95,6 +110,7 @@ class Problem:
         self.topology = _topology(config, own.topology)
         self.method, self.damping = make_method(config, self.topology, own.method)
         self.model = FlatModel(module)
+        _refuse_unknown_tokens(dataset, module)
         self.loss = own.loss or default_loss(dataset)
         self.measure = mean_loss(self.loss) if dataset.classes is None else ACCURACY
         validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
@@ -243,6 +259,23 @@ def _usable(method: Method, config: RunConfig, t: Topology) -> Method:
                 f"needs operators that numpy arrays have too, or linear=False: {error}",
             ) from None
     return method
+
+
+def _largest_token(dataset: Dataset) -> int:
+    splits = (dataset.train, dataset.test)
+    return max(int(part.max()) for split in splits for part in (split.inputs, split.targets))
+
+
+def _refuse_unknown_tokens(dataset: Dataset, module: nn.Module) -> None:
+    """Refuse tokens that the model does not have: on a GPU they would end the process."""
+    if not isinstance(module, GPT) or not dataset.has_tokens:
+        return
+    splits = (dataset.train, dataset.test)
+    lowest = min(int(part.min()) for split in splits for part in (split.inputs, split.targets))
+    largest = _largest_token(dataset)
+    if lowest < 0 or largest >= module.vocabulary:
+        token = lowest if lowest < 0 else largest
+        raise InvalidArgument("vocabulary", module.vocabulary, f"the dataset has a token {token}")
 
 
 def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
