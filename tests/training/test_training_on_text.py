@@ -13,7 +13,7 @@ from torch import nn
 
 import basegraph as bg
 from basegraph.data import by_domain, iid, load
-from basegraph.engines.evaluation import token_loss
+from basegraph.engines.evaluation import TOKEN_LOSS
 from basegraph.training.config import read_toml
 from support.cli import ok, run_here
 
@@ -95,7 +95,7 @@ def test_domains_are_scored_by_themselves(folder, tmp_path):
 def test_the_measure_is_the_loss_of_every_window():
     logits = torch.randn(3, 5, 7, 11, generator=torch.Generator().manual_seed(0))
     targets = torch.randint(0, 11, (5, 7), generator=torch.Generator().manual_seed(1))
-    values = token_loss(7, 11).totals(logits, targets)
+    values = TOKEN_LOSS.totals(logits, targets)
     for model in range(3):
         for window in range(5):
             loss = nn.functional.cross_entropy(logits[model, window], targets[window])

@@ -16,11 +16,16 @@ from basegraph.models.flat import FlatModel
 from basegraph.topologies.core.round import IntArray
 
 CHUNK = 16384
-"""Samples that all models together evaluate at a time."""
-LOGITS = 2**28
-"""Numbers that all models together give for tokens at a time."""
+"""Samples, or tokens of samples, that all models together evaluate at a time."""
 Outputs = Callable[[Tensor, Tensor], Tensor]
 """models (m, d), samples (b, ...) -> outputs (m, b, classes)"""
+
+
+class SampleLosses(NamedTuple):
+    """In place of outputs where these would be too large: the losses of samples."""
+
+    losses: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """models (m, d), samples (b, ...), targets (b, ...) -> (m, b)"""
 
 
 class Score(NamedTuple):
@@ -48,8 +53,6 @@ class Measure(NamedTuple):
     """Of the sums."""
     each: bool = False
     """Whether samples are measured one by one, so that groups of them can be told apart."""
-    numbers: int = 1
-    """How many numbers a model gives for a sample, where these are many."""
 
     def score(self, nodes: Tensor, averaged: Tensor, samples: int | IntArray) -> Score:
         """The score of some nodes' sums, and of that of the average of all models.
@@ -87,14 +90,13 @@ def mean_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> Measure:
     return Measure("loss", totals, torch.float64)
 
 
-def token_loss(context: int, vocabulary: int) -> Measure:
-    """The cross-entropy of the next token in nats, for windows of tokens."""
+def _token_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    each = [cross_entropy(x_btv.transpose(1, 2), targets, reduction="none") for x_btv in logits]
+    return torch.stack(each).double().mean(dim=2)
 
-    def values(outputs: Tensor, targets: Tensor) -> Tensor:
-        each = [cross_entropy(o.transpose(1, 2), targets, reduction="none") for o in outputs]
-        return torch.stack(each).double().mean(dim=2)
 
-    return Measure("loss", values, torch.float64, each=True, numbers=context * vocabulary)
+TOKEN_LOSS = Measure("loss", _token_losses, torch.float64, each=True)
+"""The cross-entropy of the next token in nats, the mean over a window's tokens."""
 
 
 @dataclass(frozen=True)
@@ -144,21 +146,26 @@ class Questions(NamedTuple):
         groups = None if self.groups is None else self.groups[which]
         return self._replace(places=self.places[which], groups=groups)
 
+    @property
+    def targets_per_sample(self) -> int:
+        """How many targets a sample has: a window of tokens has one for every token."""
+        return self.targets[0].numel()
+
 
 def one_by_one(model: FlatModel) -> Outputs:
     """One model after another."""
     return lambda models, samples: torch.stack([model.forward(x_d, samples) for x_d in models])
 
 
-def chunk_size(models: int, samples: int, numbers: int = 1) -> int:
-    """How many samples so many models evaluate at a time, if they give so many numbers for each."""
-    return max(1, min(samples, CHUNK // models, LOGITS // (models * numbers)))
+def chunk_size(models: int, samples: int, targets: int = 1) -> int:
+    """How many samples, with so many targets each, so many models evaluate at a time."""
+    return max(1, min(samples, CHUNK // (models * targets)))
 
 
 @torch.no_grad()
 def totals(
     measure: Measure,
-    outputs: Outputs,
+    outputs: Outputs | SampleLosses,
     models: Tensor,
     asked: Questions,
     *,
@@ -188,12 +195,17 @@ def totals(
         for part, counted in _pieces(len(asked.places), chunk):
             places = asked.places[part]
             samples = gather(asked.inputs, places, asked.mean, asked.std)
-            answers = outputs(models[some], samples)[:, counted:]
-            values = measure.totals(answers, taken(asked.targets, places[counted:]))
+            targets = taken(asked.targets, places)
+            if isinstance(outputs, SampleLosses):
+                values = outputs.losses(models[some], samples, targets)[:, counted:]
+            else:
+                answers = outputs(models[some], samples)
+                values = measure.totals(answers[:, counted:], targets[counted:])
+            each = measure.each or isinstance(outputs, SampleLosses)
             if groups is not None:
                 sums[some].index_add_(1, groups[part][counted:], values.to(measure.dtype))
             else:
-                sums[some, 0] += values.sum(dim=1) if measure.each else values
+                sums[some, 0] += values.sum(dim=1, dtype=measure.dtype) if each else values
     return sums[:, 0] if groups is None else sums
 
 

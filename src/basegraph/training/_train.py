@@ -19,18 +19,18 @@ from basegraph.engines.signals import logged_signals
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
-from basegraph.models.networks import build
 from basegraph.storage.files import CannotWrite
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
-from basegraph.training.datasets import load_dataset, require_vocabulary
+from basegraph.training.datasets import load_dataset
 from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Loop
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.metrics import Metrics
+from basegraph.training.modules import build_model, require_vocabulary
 from basegraph.training.problem import Own, Problem
 from basegraph.training.run import Diverged, Run, begin_together
 from basegraph.training.threads import choose_threads, using_threads
@@ -147,7 +147,7 @@ def _train(
     modules = []
     for each in configs:  # what is cheap to find out comes first
         require_samples(each.nodes, len(dataset.train), each.validation)
-        modules.append(module or build(each.model, dataset.shape, dataset.classes, each.seed))
+        modules.append(module or build_model(each, dataset))
     require_vocabulary(modules[0], dataset, config.model)
     model = FlatModel(modules[0])
     room = fit(config, model, dataset, device, own.method)

@@ -94,7 +94,9 @@ class RunConfig:
         "auto",
         "crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset.",
     )
-    model: str = setting("mlp", "mlp, lenet, vgg11 or resnet18.")
+    model: str = setting(
+        "mlp", "mlp, lenet, vgg11, resnet18, or gpt with options such as gpt:layers=4,width=128."
+    )
     epochs: int = setting(60, "Passes over the data, each rounded up to whole steps.", low=1)
     batch: int = setting(32, "Samples per node and step.", low=1)
     lr: float = setting(0.1, "Learning rate η at its highest.", stacks=True, number=ABOVE_ZERO)

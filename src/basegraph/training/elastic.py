@@ -36,12 +36,12 @@ from basegraph.engines.distributed.recovery.survivors import Restart
 from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
 from basegraph.engines.vectors import from_names
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost
-from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
-from basegraph.training.datasets import load_dataset, require_vocabulary
+from basegraph.training.datasets import load_dataset
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Loop
 from basegraph.training.metrics import Metrics
+from basegraph.training.modules import build_model, require_vocabulary
 from basegraph.training.problem import Problem
 from basegraph.training.run import Diverged, Run
 from basegraph.training.threads import choose_threads, using_threads
@@ -110,7 +110,7 @@ def train_distributed(
         else:
             folder = RunFolder(out, resume=False, writes=False)
         dataset = load_dataset(config)
-        module = build(config.model, dataset.shape, dataset.classes, config.seed)
+        module = build_model(config, dataset)
         require_vocabulary(module, dataset, config.model)
         return dataset, Problem(config, dataset, module), folder
 

@@ -25,6 +25,7 @@ from basegraph.topologies.catalog import topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
+from basegraph.training.modules import refuse_unknown_tokens
 from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
 from basegraph.training.tokens import TokenScores, default_loss, measure_of
@@ -92,6 +93,7 @@ class Problem:
         self.topology = _topology(config, own.topology)
         self.method, self.damping = make_method(config, self.topology, own.method)
         self.model = FlatModel(module)
+        refuse_unknown_tokens(dataset, module)
         self.loss = own.loss or default_loss(dataset)
         self.measure = measure_of(dataset, own.loss)
         validation, rest = hold_out(len(dataset.train), config.validation, config.seed)

@@ -10,26 +10,22 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 
 from basegraph.data.dataset import Dataset, Text
 from basegraph.engines.evaluation import (
     ACCURACY,
+    TOKEN_LOSS,
     Measure,
     Score,
     Selection,
     mean_loss,
-    token_loss,
 )
 from basegraph.errors import InvalidArgument
+from basegraph.models.gpt import next_token_loss
 from basegraph.models.gradients import Loss
 from basegraph.topologies.core.round import IntArray
 from basegraph.training.metrics import columns
-
-
-def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """The cross-entropy of the next token in nats, the mean over all tokens."""
-    return nn.functional.cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 
 def default_loss(dataset: Dataset) -> Loss:
@@ -47,8 +43,7 @@ def measure_of(dataset: Dataset, loss: Loss | None) -> Measure:
         return ACCURACY
     if loss is not None or not dataset.has_tokens:
         return mean_loss(loss or default_loss(dataset))
-    vocabulary = dataset.vocabulary or int(dataset.train.targets.max()) + 1
-    return token_loss(dataset.shape[0], vocabulary)
+    return TOKEN_LOSS
 
 
 class TokenScores(NamedTuple):

@@ -23,7 +23,9 @@ from basegraph.engines.distributed.method import NodeMethod
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.evaluation import (
+    Outputs,
     Questions,
+    SampleLosses,
     Score,
     Selection,
     chunk_size,
@@ -177,9 +179,15 @@ class DistributedEngine:
         return scores
 
     def _totals(self, model: Tensor, asked: Questions) -> Tensor:
-        outputs = one_by_one(self.problem.model)
+        outputs: Outputs | SampleLosses = one_by_one(self.problem.model)
+        if self.gradients.predicts_tokens:
+            outputs = SampleLosses(
+                lambda models, *asked: self.gradients.sample_losses(
+                    models, *(a[None] for a in asked)
+                )
+            )
         measure = self.problem.measure
-        chunk = chunk_size(1, len(asked.places), measure.numbers)
+        chunk = chunk_size(1, len(asked.places), asked.targets_per_sample)
         with products_in(self.config.precision):
             return totals(measure, outputs, model[None], asked, together=1, chunk=chunk)
 

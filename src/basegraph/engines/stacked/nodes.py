@@ -110,7 +110,9 @@ class StackedNodes:
         )
         network = self.gradients.network
         if config.precision == "bf16" and network is not None and not network.takes(samples):
-            raise InvalidArgument("precision", "bf16", "is for images and vectors of numbers")
+            raise InvalidArgument(
+                "precision", "bf16", "is for images, vectors of numbers and, with gpt, tokens"
+            )
         shape = tuple(samples.shape[2:])
         try:
             outputs = self.model.forward(self.x_nd[0], samples[0])
