@@ -45,11 +45,13 @@ HELP = [
     *["reproduce", "reproduce consensus", "reproduce lengths", "reproduce illustrations"],
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
     *["data", "data check", "data download", "bench", "bench model", "export"],
+    *["sample"],
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",
     "sweep sweep.toml --out runs": "torch",
     "export run --out model.safetensors": "safetensors",
+    "sample run": "torch",
     "reproduce mnist --out mnist": "torch",
     "reproduce pairs --out pairs": "torch",
     "topology base -n 6 --draw base.svg": "matplotlib",
@@ -144,9 +146,9 @@ def test_python_without_extras(tmp_path):
     proof, config, missing, *errors = without_extras(PYTHON, tmp_path).splitlines()
     assert proof.startswith("base:k=1, n=5: ")
     assert config == "dsgdm 5"
-    assert missing == "['DecentralizedOptimizer', 'Gossip', 'export', 'train']"
+    assert missing == "['DecentralizedOptimizer', 'Gossip', 'export', 'sample', 'train']"
     torch, sklearn = line_for("torch"), str(MissingExtra("sklearn"))
-    assert errors == [torch] * 4 + [sklearn, line_for("matplotlib"), torch, torch, torch]
+    assert errors == [torch] * 5 + [sklearn, line_for("matplotlib"), torch, torch, torch]
 
 
 def test_extras_are_those_of_the_package():

@@ -5,7 +5,8 @@ exactly, `from_networkx` makes one of any graph, and `analysis` measures them (g
 rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `ALGORITHMS`.
 
 Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
-`Dataset` of your own if you pass one (`text` reads text files), and `export` gives the model.
+`Dataset` of your own if you pass one (`text` reads text files). `export` gives the model, and
+`sample` lets a model of text write.
 `DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
 These need torch: `pip install 'basegraph[train]'`.
 
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from basegraph.topologies.transform.interchange import from_networkx
     from basegraph.topologies.verify.certificate import Certificate, verify
     from basegraph.training._export import export
+    from basegraph.training._sample import sample
     from basegraph.training._train import train
     from basegraph.training.config import RunConfig
 else:
@@ -105,9 +107,12 @@ else:
         "verify": "basegraph.topologies.verify.certificate",
         "RunConfig": "basegraph.training.config",
         "export": "basegraph.training._export",
+        "sample": "basegraph.training._sample",
         "train": "basegraph.training._train",
     }
-    _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "export", "train"), "torch")
+    _NEEDS = dict.fromkeys(
+        ("DecentralizedOptimizer", "Gossip", "export", "sample", "train"), "torch"
+    )
     __getattr__, _names = lazy_names(__name__, _HOMES, _NEEDS)
 
     def __dir__() -> list[str]:
@@ -150,6 +155,7 @@ __all__ = [
     "from_networkx",
     "noise_disagreement",
     "pair_weights",
+    "sample",
     "shortest_possible",
     "stay_home",
     "text",

@@ -143,7 +143,7 @@ def test_one_domain_for_one_node():
 
 def test_fewer_domains_than_nodes_are_refused(folder, tmp_path):
     config = bg.RunConfig(nodes=5, epochs=1, batch=4, split="domains")
-    with pytest.raises(bg.InvalidArgument, match="nodes=5: split=domains has 4 domains to deal"):
+    with pytest.raises(bg.InvalidArgument, match="nodes=5: must be at most the 4 domains, one"):
         train(folder, tmp_path / "run", config)
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
@@ -207,6 +207,8 @@ def test_models_that_do_not_fit_are_refused(tmp_path, module, complaint):
     ("flags", "complaint"),
     [
         (["--dataset", "text:none"], "text:none: there is no file or folder data/none, nor none"),
+        (["--dataset", "text:"], "text:: must name a file or folder"),
+        (["--dataset", "text", "--tokenizer", "x"], "--tokenizer='x': there is no such file"),
         (["--dataset", "text:empty"], "empty: has no .txt files"),
         (["--dataset", "text:short"], "short.txt: has 99 tokens; a training and a test window of"),
         (["--dataset", "digits", "--tokenizer", "x"], "--tokenizer='x': is for text, not for"),

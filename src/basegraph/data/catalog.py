@@ -84,21 +84,32 @@ def data_folder(data_dir: Path | None) -> Path:
 
 def _text(name: str, data_dir: Path | None, context: int, tokenizer: str) -> Dataset:
     path = EMBEDDED if name == "text" else _located(name, data_dir, "file or folder")
-    file = _located(f"tokenizer:{tokenizer}", data_dir, "file") if tokenizer else None
+    file = None
+    if tokenizer:
+        file = located(tokenizer, data_dir)
+        if file is None:
+            raise InvalidArgument("tokenizer", tokenizer, "there is no such file")
     dataset = text(path, context=context, tokenizer=file, name=name)
     assert dataset.text is not None
     return replace(dataset, text=replace(dataset.text, tokenizer=tokenizer))
 
 
+def located(written: str, data_dir: Path | None) -> Path | None:
+    """A file or folder: in the folder of datasets, or as it is written; None: there is none."""
+    paths = (data_folder(data_dir) / written, Path(written))
+    return next((path for path in paths if written and path.exists()), None)
+
+
 def _located(spec: str, data_dir: Path | None, kind: str) -> Path:
-    """The PATH of `images:PATH` and its kin: in the folder of datasets, or as it is written."""
+    """The PATH of `images:PATH` or `text:PATH`."""
     written = spec.partition(":")[2]
+    path = located(written, data_dir)
+    if path is not None:
+        return path
     inside = data_folder(data_dir) / written
-    for path in (inside, Path(written)):
-        if written and path.exists():
-            return path
     elsewhere = "" if inside == Path(written) else f", nor {written}"
-    raise DataError(f"{spec}: there is no {kind} {inside}{elsewhere}")
+    missing_one = f"there is no {kind} {inside}{elsewhere}"
+    raise DataError(f"{spec}: {missing_one if written else f'must name a {kind}'}")
 
 
 def download(name: str, data_dir: Path | None = None, base: str | None = None) -> list[Path]:

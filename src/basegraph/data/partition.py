@@ -168,7 +168,9 @@ def by_domain(labels: Labels, nodes: int, seed: int, order: str = "shuffled") ->
     nodes = at_least(1, nodes=nodes)
     kinds = np.unique(labels)
     if len(kinds) < nodes:
-        raise InvalidArgument("nodes", nodes, f"split=domains has {len(kinds)} domains to deal")
+        raise InvalidArgument(
+            "nodes", nodes, f"must be at most the {len(kinds)} domains, one for each node"
+        )
     shares = [np.flatnonzero(np.isin(labels, kinds[first::nodes])) for first in range(nodes)]
     size = max(map(len, shares))
     parts = np.stack([np.resize(share, size) for share in shares])
