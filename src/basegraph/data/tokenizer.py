@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from basegraph.data.archives import MAX_FILE_BYTES
 from basegraph.data.dataset import Array, DataError, Labels
 from basegraph.extras import optional_imports
 
@@ -79,6 +80,8 @@ class FileTokenizer:
 
         if not path.is_file():
             raise DataError(f"{path}: there is no such tokenizer file")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise DataError(f"{path}: is larger than {MAX_FILE_BYTES} bytes")
         try:
             self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # of the package's own kind, whatever is wrong with the file
