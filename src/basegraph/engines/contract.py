@@ -90,7 +90,7 @@ class EngineSettings(Protocol):
 
     @property
     def weight_decay(self) -> float:
-        """λ: λx is added to the gradient."""
+        """λ of weight decay, in the gradient or decoupled: as the method says."""
 
     @property
     def local_steps(self) -> int:

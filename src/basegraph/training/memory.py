@@ -49,9 +49,8 @@ def bytes_of_run(
         method: Its method, where that is not the configuration's.
 
     """
-    states = len((method or algorithm(config.algorithm)).init(torch.zeros(1, 1)))
     captured = device.type == "cuda" and config.capture
-    vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
+    vectors = _vectors(method or algorithm(config.algorithm), captured)
     example = torch.as_tensor(dataset.example())
     activations = _activations(model.module, example) * config.batch * PEAK_ACTIVATIONS
     if device.type == "cpu" and model.has_convolutions:
@@ -103,6 +102,14 @@ def free_memory(device: torch.device) -> int:
         lines = dict(line.split(":") for line in about.read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _vectors(method: Method, captured: bool) -> int:
+    """Vectors of the model's size that a node has at the peak of a step."""
+    state = method.init(torch.zeros(1, 2))._asdict()
+    held = ["x", *(name for name, part in state.items() if part.shape[-1] == 2)]
+    written = [name for name in held if name not in method.slow] if captured else []
+    return len(held) + len(written) + 2  # gradients, and what a step moves to
 
 
 def _activations(module: nn.Module, example: Tensor) -> int:
