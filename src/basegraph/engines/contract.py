@@ -93,6 +93,10 @@ class EngineSettings(Protocol):
         """λ of weight decay, in the gradient or decoupled: as the method says."""
 
     @property
+    def clip(self) -> float:
+        """The largest norm of a node's gradient; 0: not clipped."""
+
+    @property
     def local_steps(self) -> int:
         """The nodes communicate every so many steps."""
 

@@ -80,6 +80,7 @@ def fields_for(name, spec):
         "augment": "crop+flip+erase",
         "local_steps": 1 if name.startswith("allreduce") else 2,
         "weight_decay": 0.01,
+        "clip": 1.0,
         "allow_unstable": True,
     }
 

@@ -18,6 +18,7 @@ from basegraph.data.plan import EpochPlan
 from basegraph.engines.captured.graph import CapturedStep, Compiled, Tables
 from basegraph.engines.captured.prefetch import Prefetch
 from basegraph.engines.captured.tables import RoundTables
+from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem
 from basegraph.engines.stacked.losses import PendingLosses, signals_of_one_process
 from basegraph.engines.stacked.nodes import StackedNodes
@@ -145,6 +146,7 @@ class CapturedEngine:
             mix = None
             if communicates:
                 mix = nodes.average if method.centralized else self._rounds.mix(now)
+            gradients = clipped(gradients, nodes.config.clip)
             new, moved = method.move(x_nd, gradients, kind(*state), now["lr"], mix, nodes.decay)
             for name, into, value in zip(names, target, (new, *moved), strict=True):
                 if communicates or name not in method.slow:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from basegraph.data.dataset import Dataset
+from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem, EngineRun
 from basegraph.engines.device import DeviceData
 from basegraph.engines.distributed import collectives
@@ -99,7 +100,7 @@ class DistributedEngine:
         samples, labels = self.data.batch(self._planned(self.step))
         with products_in(self.config.precision):
             losses, gradients = self.gradients(self.x_d[None], samples[None], labels[None])
-        self.method.step(self.step, in_blocks(self._parts(gradients[0])))
+        self.method.step(self.step, in_blocks(self._parts(clipped(gradients[0], self.config.clip))))
         self._step += 1
         self._losses.append(losses[0])
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from basegraph.data.dataset import Dataset
+from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem
 from basegraph.engines.stacked.losses import PendingLosses, signals_of_one_process
 from basegraph.engines.stacked.mixer import StackedMixer
@@ -50,6 +51,7 @@ class StackedEngine:
         at = nodes.method.gradient_point(nodes.x_nd, nodes.state)
         samples, labels = nodes.data.batch(self.planned(nodes.step))
         losses, gradients = nodes.gradients(at, samples, labels, self._gradients)
+        gradients = clipped(gradients, nodes.config.clip)
         lr, mix = self._learning_rates(nodes.step), self._mix(nodes.step)
         nodes.x_nd, nodes.state = update(
             nodes.method, nodes.x_nd, gradients, nodes.state, lr, mix, nodes.decay
