@@ -15,6 +15,7 @@ from basegraph.errors import BasegraphError
 from basegraph.models.flat import FlatModel
 from basegraph.models.layers import layer_outputs
 from basegraph.training.config import RunConfig
+from basegraph.training.problem import within_outer
 
 SHARE = 0.85
 """Of the free memory that is counted on: libraries and fragments take the rest."""
@@ -50,7 +51,7 @@ def bytes_of_run(
 
     """
     captured = device.type == "cuda" and config.capture
-    vectors = _vectors(method or algorithm(config.algorithm), captured)
+    vectors = _vectors(within_outer(method or algorithm(config.algorithm), config), captured)
     example = torch.as_tensor(dataset.example())
     activations = _activations(model.module, example) * config.batch * PEAK_ACTIVATIONS
     if device.type == "cpu" and model.has_convolutions:
