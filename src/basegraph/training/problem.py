@@ -15,6 +15,7 @@ from basegraph.algorithms._stability import (
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method
+from basegraph.algorithms.outer import outer_method, with_outer
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import heterogeneity, hold_out, split
 from basegraph.data.plan import SamplePlanner
@@ -24,7 +25,7 @@ from basegraph.models.gradients import Loss
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
-from basegraph.training.config import RunConfig
+from basegraph.training.config import DEFAULTS, RunConfig
 from basegraph.training.modules import refuse_unknown_tokens
 from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
@@ -237,10 +238,13 @@ def make_method(
     name, options = parse_algorithm(config.algorithm)
     known = ALGORITHMS[name].options
     for field in ("momentum", "nesterov"):
+        given = getattr(config, field)
         if field in known:
-            options[field] = getattr(config, field)
-        elif field == "nesterov" and config.nesterov:
+            options[field] = given
+        elif field == "nesterov" and given:
             raise InvalidArgument("nesterov", True, f"{name} has no such option")
+        elif "beta1" in known and given != DEFAULTS[field]:
+            raise InvalidArgument(field, given, f"{name} has no such option; it has beta1")
     damping = config.damping_share()
     if "damping" in known:
         damping = largest_stable_damping(t, config.local_steps) if damping is None else damping
@@ -251,9 +255,17 @@ def make_method(
     return method, damping if "damping" in known else None
 
 
+def within_outer(method: Method, config: RunConfig) -> Method:
+    """The method within the outer one that the configuration names, if it names one."""
+    if config.outer == "none":
+        return method
+    return with_outer(method, outer_method(config.outer), config.outer_lr)
+
+
 def _usable(method: Method, config: RunConfig, t: Topology) -> Method:
     """The method, refused where it does not go with the configuration and the topology."""
-    if method.centralized and config.local_steps > 1:
+    method = within_outer(method, config)
+    if method.centralized and method.outer is None and config.local_steps > 1:
         raise InvalidArgument(
             "local_steps", config.local_steps, f"{method.name} averages gradients at every step"
         )
