@@ -49,6 +49,7 @@ SMALLER = {
     "bench model --nodes 2:4096": "bench model --nodes 2:256",
     "reproduce consensus": "reproduce consensus --seed 0",
     "--out runs/base": "--epochs 1 --out runs/base",
+    "--lr 0.1 --out runs/text": "--epochs 1 --lr 0.1 --out runs/text",
     "--epochs 60": "--epochs 1",
     "epochs = 30": "epochs = 1",
     "epochs = 60": "epochs = 1",

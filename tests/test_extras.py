@@ -46,12 +46,14 @@ HELP = [
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
     *["data", "data check", "data download", "bench", "bench model", "export"],
     "launch",
+    *["sample"],
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",
     "launch --nodes 2 train.py": "torch",
     "sweep sweep.toml --out runs": "torch",
     "export run --out model.safetensors": "safetensors",
+    "sample run": "torch",
     "reproduce mnist --out mnist": "torch",
     "reproduce pairs --out pairs": "torch",
     "topology base -n 6 --draw base.svg": "matplotlib",
@@ -146,9 +148,9 @@ def test_python_without_extras(tmp_path):
     proof, config, missing, *errors = without_extras(PYTHON, tmp_path).splitlines()
     assert proof.startswith("base:k=1, n=5: ")
     assert config == "dsgdm 5"
-    assert missing == "['DecentralizedOptimizer', 'Gossip', 'export', 'train']"
+    assert missing == "['DecentralizedOptimizer', 'Gossip', 'export', 'sample', 'train']"
     torch, sklearn = line_for("torch"), str(MissingExtra("sklearn"))
-    assert errors == [torch] * 4 + [sklearn, line_for("matplotlib"), torch, torch, torch]
+    assert errors == [torch] * 5 + [sklearn, line_for("matplotlib"), torch, torch, torch]
 
 
 def test_extras_are_those_of_the_package():

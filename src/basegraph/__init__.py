@@ -5,7 +5,8 @@ exactly, `from_networkx` makes one of any graph, and `analysis` measures them (g
 rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `ALGORITHMS`.
 
 Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
-`Dataset` of your own if you pass one, and `export` gives the trained model.
+`Dataset` of your own if you pass one (`text` reads text files). `export` gives the model, and
+`sample` lets a model of text write.
 `DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
 These need torch: `pip install 'basegraph[train]'`.
 
@@ -25,7 +26,8 @@ from basegraph.lazy import lazy_names
 
 if TYPE_CHECKING:
     from basegraph.algorithms.catalog import ALGORITHMS, algorithm
-    from basegraph.data.dataset import Dataset, Split
+    from basegraph.data._text import text
+    from basegraph.data.dataset import Dataset, Split, Text
     from basegraph.errors import (
         BasegraphError,
         InvalidArgument,
@@ -60,14 +62,17 @@ if TYPE_CHECKING:
     from basegraph.topologies.transform.interchange import from_networkx
     from basegraph.topologies.verify.certificate import Certificate, verify
     from basegraph.training._export import export
+    from basegraph.training._sample import sample
     from basegraph.training._train import train
     from basegraph.training.config import RunConfig
 else:
     _HOMES = {
         "ALGORITHMS": "basegraph.algorithms.catalog",
         "algorithm": "basegraph.algorithms.catalog",
+        "text": "basegraph.data._text",
         "Dataset": "basegraph.data.dataset",
         "Split": "basegraph.data.dataset",
+        "Text": "basegraph.data.dataset",
         "BasegraphError": "basegraph.errors",
         "InvalidArgument": "basegraph.errors",
         "InvalidRound": "basegraph.errors",
@@ -102,9 +107,12 @@ else:
         "verify": "basegraph.topologies.verify.certificate",
         "RunConfig": "basegraph.training.config",
         "export": "basegraph.training._export",
+        "sample": "basegraph.training._sample",
         "train": "basegraph.training._train",
     }
-    _NEEDS = dict.fromkeys(("DecentralizedOptimizer", "Gossip", "export", "train"), "torch")
+    _NEEDS = dict.fromkeys(
+        ("DecentralizedOptimizer", "Gossip", "export", "sample", "train"), "torch"
+    )
     __getattr__, _names = lazy_names(__name__, _HOMES, _NEEDS)
 
     def __dir__() -> list[str]:
@@ -134,6 +142,7 @@ __all__ = [
     "RunConfig",
     "Sequence",
     "Split",
+    "Text",
     "Topology",
     "algorithm",
     "analysis",
@@ -146,8 +155,10 @@ __all__ = [
     "from_networkx",
     "noise_disagreement",
     "pair_weights",
+    "sample",
     "shortest_possible",
     "stay_home",
+    "text",
     "theorem_1_length",
     "topology",
     "train",

@@ -18,6 +18,7 @@ EXTRAS = {
     "ray": "ray",
     "tensorboard": "tensorboard",
     "torchft": "live",
+    "tokenizers": "text",
 }
 """Import name of an optional package -> the extra of basegraph that installs it."""
 

@@ -33,3 +33,13 @@ def test_planning_and_evaluating_are_measured_against_an_epoch():
     assert row[0] == "30"
     assert row[6:] == ["25", "359"]
     assert all(float(cell) >= 0 for cell in row)
+
+
+def test_language_models_are_measured_beside_a_loop_over_nodes():
+    script = ROOT / "benchmarks" / "language.py"
+    text = run_python(script, "--cases", "3x384", "--blocks", 1, "--steps", 1).stdout
+    stacked, loop = (line.split() for line in text.splitlines()[-3:-1])
+    assert stacked[:3] == ["3", "384", "stacked"]
+    assert loop[:4] == ["3", "384", "node", "loop"]
+    assert float(loop[6]) == 1
+    assert all(float(cell) > 0 for cell in stacked[3:6])

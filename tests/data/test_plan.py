@@ -26,6 +26,13 @@ def test_any_step_alone_is_what_the_whole_plan_says():
             assert np.array_equal(a, b[first:last])
 
 
+def test_pieces_of_one_pass_are_what_the_whole_plan_says():
+    """With equally many steps each, of which several belong to one pass over the samples."""
+    whole, pieces = planner().steps(0, 40).sample, planner()
+    for first in range(0, 40, 2):
+        assert np.array_equal(pieces.steps(first, first + 2).sample, whole[first : first + 2])
+
+
 @pytest.mark.parametrize("count", [1, 2, 4, 7, 32, philox.FEW_NUMBERS, philox.FEW_NUMBERS + 1])
 def test_many_generators_at_once_give_the_bits_of_numpys(count):
     draws = np.random.default_rng(count)

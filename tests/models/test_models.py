@@ -7,7 +7,7 @@ from torch import nn
 import basegraph as bg
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
-from basegraph.models.networks import MODELS, build
+from basegraph.models.networks import IMAGE_MODELS, build
 
 LOSS = nn.functional.cross_entropy
 
@@ -26,7 +26,7 @@ def test_parameter_counts(name, shape, classes, count):
     assert FlatModel(build(name, shape, classes, seed=0)).size == count
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(IMAGE_MODELS))
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)])
 def test_takes_both_image_sizes(name, shape):
     assert build(name, shape, 7, seed=0)(torch.zeros(2, *shape)).shape == (2, 7)

@@ -9,7 +9,7 @@ from torch import nn
 import basegraph as bg
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
-from basegraph.models.networks import MODELS, build
+from basegraph.models.networks import IMAGE_MODELS, build
 from basegraph.models.stacked import StackedNetwork, UnknownLayer
 
 SHAPES = {"mlp": (1, 8, 8), "lenet": (1, 28, 28), "vgg11": (3, 32, 32), "resnet18": (3, 32, 32)}
@@ -59,7 +59,7 @@ class TakenTwice(nn.Module):
         return self.last(torch.flatten(x, 1))
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(IMAGE_MODELS))
 def test_every_model(name):
     (losses, gradients), (expected, reference) = both_ways(
         build(name, SHAPES[name], 10, seed=0), SHAPES[name], 10, batch=2

@@ -18,6 +18,7 @@ from basegraph.cli.explore import explore
 from basegraph.cli.export import export
 from basegraph.cli.launch import launch
 from basegraph.cli.lengths import lengths
+from basegraph.cli.sample import sample
 from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
@@ -41,7 +42,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (topology, verify, lengths, consensus, explore, train, sweep, compare, export):
+for command in (
+    *(topology, verify, lengths, consensus, explore),
+    *(train, sweep, compare, export, sample),
+):
     app.command()(command)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
     launch

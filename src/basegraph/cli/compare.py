@@ -11,6 +11,7 @@ import typer
 
 from basegraph.cli.arguments import Force, check_picture
 from basegraph.cli.output import as_json, table
+from basegraph.cli.scores import Unit, unit_of
 from basegraph.errors import InvalidArgument
 from basegraph.training.config import read_saved
 
@@ -40,12 +41,13 @@ def compare(
     if json:
         as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in evaluated_runs])
         return
-    has_accuracy = any("test_accuracy" in run["rows"][-1] for run in evaluated_runs)
-    measure, unit = ("accuracy", "%") if has_accuracy else ("loss", "loss")
-    scores = [f"{name} {unit}" for name in ("test", "averaged", "worst", "validation")]
+    unit = unit_of(run["rows"][-1] for run in evaluated_runs)
+    scores = [f"{name} {unit.column}" for name in ("test", "averaged", "worst", "validation")]
+    tokens = any("tokens" in run["rows"][-1] for run in evaluated_runs)
+    spent = ["distance", *(["M tokens"] if tokens else []), "MB per node", "seconds"]
     table(
-        ["run", "algorithm", "topology", "epoch", *scores, "distance", "MB per node", "seconds"],
-        [_line(run, measure) for run in evaluated_runs],
+        ["run", "algorithm", "topology", "epoch", *scores, *spent],
+        [_line(run, unit, tokens) for run in evaluated_runs],
     )
     if plot is not None:
         print(f"written to {plot}")
@@ -102,22 +104,20 @@ def read_run(path: Path) -> dict[str, Any]:
     return {"run": path.name, "config": read_saved(path / "config.toml"), "rows": rows}
 
 
-def _line(run: dict[str, Any], measure: str) -> list[object]:
+def _line(run: dict[str, Any], unit: Unit, tokens: bool) -> list[object]:
     last, config = run["rows"][-1], run["config"]
-    names = [f"test_{measure}", f"test_{measure}_averaged", f"test_{measure}_worst"]
+    seen = f"{last['tokens'] / 1e6:.4g}" if "tokens" in last else "–"
     return [
         run["run"],
         config["algorithm"],
         config["topology"],
         last["epoch"],
-        *[_score(last, name) for name in (*names, f"validation_{measure}")],
+        unit.cell(last, "test"),
+        unit.cell(last, "test", "averaged"),
+        unit.cell(last, "test", "worst"),
+        unit.cell(last, "validation"),
         f"{last['consensus_distance']:.2g}",
+        *([seen] if tokens else []),
         f"{last['bytes_per_node'] / 1e6:.1f}",
         f"{last['seconds']:.0f}",
     ]
-
-
-def _score(row: dict[str, Any], name: str) -> str:
-    if name not in row:
-        return "–"
-    return f"{100 * row[name]:.1f}" if "accuracy" in name else f"{row[name]:.4g}"

@@ -32,6 +32,7 @@ def check_data(
     rows = [("digits", "ready", "comes with scikit-learn; needs no file")]
     if not is_installed("sklearn"):
         rows = [("digits", "missing", str(MissingExtra("sklearn")))]
+    rows.append(("text", "ready", "comes with basegraph; needs no file"))
     broken = False
     for entry in DATASETS.values():
         folder = data_folder(data_dir) / entry.name

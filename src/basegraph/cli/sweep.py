@@ -11,6 +11,7 @@ import typer
 
 from basegraph.cli.arguments import refuse_torchrun, whole_number
 from basegraph.cli.output import Bar, as_json, table
+from basegraph.cli.scores import Unit, said, unit_of
 from basegraph.errors import InvalidArgument
 from basegraph.storage.inputs import read_text
 from basegraph.storage.lock import locked
@@ -59,21 +60,19 @@ def sweep(
     if json:
         as_json([{"run": n, "failed": failed.get(n), **row} for n, row in ended.items()])
     else:
+        unit = unit_of(ended.values())
         table(
-            ["run", "epoch", "test %", "validation %", "outcome"],
-            [_line(name, row, failed.get(name)) for name, row in ended.items()],
+            ["run", "epoch", f"test {unit.column}", f"validation {unit.column}", "outcome"],
+            [_line(name, row, failed.get(name), unit) for name, row in ended.items()],
         )
         print(f"{len(runs) - len(failed)} of {len(runs)} runs done, in {out}")
     if failed:
         raise typer.Exit(1)
 
 
-def _line(name: str, row: Mapping[str, Any], failure: str | None) -> list[object]:
-    shares = [f"{100 * row[k]:.2f}" if k in row else "–" for k in SHARES]
-    return [name, row.get("epoch", "–"), *shares, failure or "done"]
-
-
-SHARES = ("test_accuracy", "validation_accuracy")
+def _line(name: str, row: Mapping[str, Any], failure: str | None, unit: Unit) -> list[object]:
+    scores = [unit.cell(row, part, digits=2) for part in ("test", "validation")]
+    return [name, row.get("epoch", "–"), *scores, failure or "done"]
 
 
 class SweepDisplay:
@@ -112,7 +111,7 @@ class SweepDisplay:
             self.bar.update(completed=sum(self.shares.values()))
 
     def _finished(self, name: str, row: Mapping[str, Any]) -> None:
-        self._end(name, f"test accuracy {row['test_accuracy']:.1%}")
+        self._end(name, said(row))
 
     def _failed(self, name: str, reason: str) -> None:
         self._end(name, f"failed: {reason}")

@@ -15,6 +15,7 @@ import typer
 from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.cli.arguments import number, refuse_torchrun
 from basegraph.cli.output import COUNT, Bar
+from basegraph.cli.scores import said, said_of_all, unit_of
 from basegraph.errors import InvalidArgument
 from basegraph.extras import optional_imports
 from basegraph.specs import refuse_twice
@@ -140,7 +141,7 @@ def train(
 
             rows = start(chosen, out, resume=resume, watcher=watcher)
     if speaks:
-        reached = f"test accuracy {rows[-1]['test_accuracy']:.1%}, " if rows else ""
+        reached = f"{said(rows[-1])}, " if rows else ""
         print(f"done: {reached}run in {out}")
 
 
@@ -195,9 +196,14 @@ class _Display:
     def started(self, facts: Mapping[str, Any]) -> None:
         """Say what is about to be trained on."""
         damping = f", d2 damped by τ = {facts['damping']}" if "damping" in facts else ""
+        samples, labels = "samples", "labels"
+        if "context" in facts:
+            samples = f"windows of {facts['context']} tokens"
+        if "domains" in facts:
+            labels = f"shares of {facts['domains']} domains"
         self.say(
-            f"{facts['samples_per_node']} samples per node, heterogeneity "
-            f"{facts['heterogeneity']:.2f} (mean total-variation distance of the nodes' labels), "
+            f"{facts['samples_per_node']} {samples} per node, heterogeneity "
+            f"{facts['heterogeneity']:.2f} (mean total-variation distance of the nodes' {labels}), "
             f"{facts['parameters']} parameters, {facts['device']}{damping}"
         )
         self.last_evaluation = facts["last_evaluation"]
@@ -219,14 +225,14 @@ class _Display:
 
     def evaluated(self, row: Mapping[str, Any]) -> None:
         """Show how good the models are now."""
-        self.quality = (
-            f"accuracy {row['test_accuracy']:.1%} distance {row['consensus_distance']:.2g}"
-        )
+        unit = unit_of([row])
+        score = unit.show(row[f"test_{unit.measure}"])
+        self.quality = f"{unit.name} {score} distance {row['consensus_distance']:.2g}"
+        tokens = f"{row['tokens'] / 1e6:.4g} M tokens, " if "tokens" in row else ""
         line = (
-            f"epoch {row['epoch']}: loss {row['train_loss']:.4f}, test accuracy "
-            f"{row['test_accuracy']:.1%} (averaged model {row['test_accuracy_averaged']:.1%}, "
-            f"worst node {row['test_accuracy_worst']:.1%}), consensus distance "
-            f"{row['consensus_distance']:.2g}, {row['bytes_per_node'] / 1e6:.1f} MB per node"
+            f"epoch {row['epoch']}: loss {row['train_loss']:.4f}, {said_of_all(row)}, consensus "
+            f"distance {row['consensus_distance']:.2g}, {tokens}"
+            f"{row['bytes_per_node'] / 1e6:.1f} MB per node"
         )
         used = _fewer(row, self.last_evaluation)
         self.say(f"{line} (with {used})" if used else line)

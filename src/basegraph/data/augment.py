@@ -23,11 +23,11 @@ def gather(
     """Normalized samples (..., C, H, W) of images (N, C, H, W), as planned.
 
     What lies outside a cropped image, and what is erased, is zero after normalization. Inputs that
-    are not images have neither mean nor std, and are taken as they are.
+    are not images have neither mean nor std, and are taken as they are; integers become int64.
     """
     shape = sample.shape
     if mean is None or std is None:
-        return images[sample]
+        return taken(images, sample)
     _, channels, height, width = images.shape
     index = sample.reshape(-1)
     if crop is None and flip is None:
@@ -51,6 +51,16 @@ def gather(
     if erase is not None:
         x_bchw = x_bchw * ~_boxes(erase.reshape(-1, 4), height, width)
     return x_bchw.reshape(*shape, channels, height, width)
+
+
+def taken(rows: Tensor, sample: Tensor) -> Tensor:
+    """These rows; integers as int64, whatever they are stored in, as models and losses take them.
+
+    >>> taken(torch.tensor([[3], [4]], dtype=torch.uint8), torch.tensor([1]))
+    tensor([[4]])
+    """
+    chosen = rows[sample]
+    return chosen if chosen.is_floating_point() else chosen.long()
 
 
 def _normalized(images: Tensor, mean: Tensor, std: Tensor) -> Tensor:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import urllib.request
+from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 
 import numpy as np
 
+from basegraph.data._text import CONTEXT, EMBEDDED, text
 from basegraph.data.archives import MAX_FILE_BYTES
 from basegraph.data.dataset import OWN, DataError, Dataset, Split
 from basegraph.data.formats import read_image_tree
@@ -18,12 +20,17 @@ from basegraph.extras import optional_imports
 from basegraph.storage.files import replacing
 
 
-def load(name: str, data_dir: Path | None = None) -> Dataset:
+def load(
+    name: str, data_dir: Path | None = None, *, context: int = CONTEXT, tokenizer: str = ""
+) -> Dataset:
     """Load a dataset.
 
     Args:
-        name: `digits`, a name of `DATASETS`, or `images:PATH`, a folder or tar of images by class.
+        name: `digits`, a name of `DATASETS`, `images:PATH`, a folder or tar of images by class,
+            `text:PATH`, a text file or a folder of them, or `text`, a small one that is built in.
         data_dir: The folder of datasets; without it, $BASEGRAPH_DATA or ./data.
+        context: Of text: tokens of a window.
+        tokenizer: Of text: a tokenizer file; empty: bytes are tokens.
 
     Returns:
         The dataset, in memory.
@@ -39,16 +46,17 @@ def load(name: str, data_dir: Path | None = None) -> Dataset:
     """
     if name.startswith(OWN):
         raise InvalidArgument("dataset", name, "was passed from Python: pass it again to train()")
+    if name == "text" or name.startswith("text:"):
+        return _text(name, data_dir, context, tokenizer)
+    if tokenizer:
+        raise InvalidArgument("tokenizer", tokenizer, f"is for text, not for {name}")
     if name == "digits":
         return _digits()
     if name.startswith("images:"):
-        path = data_folder(data_dir) / name.removeprefix("images:")
-        if not path.exists():
-            raise DataError(f"{name}: there is no folder or tar {path}")
-        train, test, names = read_image_tree(path)
+        train, test, names = read_image_tree(_located(name, data_dir, "folder or tar"))
         return Dataset(name, train, test, len(names))
     if name not in DATASETS:
-        raise unknown("dataset", name, ["digits", "images:PATH", *DATASETS])
+        raise unknown("dataset", name, ["digits", "images:PATH", "text", "text:PATH", *DATASETS])
     entry = DATASETS[name]
     folder = data_folder(data_dir) / name
     files = present(entry, folder)
@@ -64,13 +72,44 @@ def load(name: str, data_dir: Path | None = None) -> Dataset:
 
 def recorded_name(dataset: Dataset) -> str:
     """A dataset's name as a run records it: one that `load` knows, or marked as the user's own."""
-    known = dataset.name in ("digits", *DATASETS) or dataset.name.startswith("images:")
+    known = dataset.name in ("digits", "text", *DATASETS)
+    known = known or dataset.name.startswith(("images:", "text:"))
     return dataset.name if known else f"{OWN}{dataset.name}"
 
 
 def data_folder(data_dir: Path | None) -> Path:
     """The folder of datasets: the one given, or $BASEGRAPH_DATA, or ./data."""
     return data_dir or Path(os.environ.get("BASEGRAPH_DATA", "data"))
+
+
+def _text(name: str, data_dir: Path | None, context: int, tokenizer: str) -> Dataset:
+    path = EMBEDDED if name == "text" else _located(name, data_dir, "file or folder")
+    file = None
+    if tokenizer:
+        file = located(tokenizer, data_dir)
+        if file is None:
+            raise InvalidArgument("tokenizer", tokenizer, "there is no such file")
+    dataset = text(path, context=context, tokenizer=file, name=name)
+    assert dataset.text is not None
+    return replace(dataset, text=replace(dataset.text, tokenizer=tokenizer))
+
+
+def located(written: str, data_dir: Path | None) -> Path | None:
+    """A file or folder: in the folder of datasets, or as it is written; None: there is none."""
+    paths = (data_folder(data_dir) / written, Path(written))
+    return next((path for path in paths if written and path.exists()), None)
+
+
+def _located(spec: str, data_dir: Path | None, kind: str) -> Path:
+    """The PATH of `images:PATH` or `text:PATH`."""
+    written = spec.partition(":")[2]
+    path = located(written, data_dir)
+    if path is not None:
+        return path
+    inside = data_folder(data_dir) / written
+    elsewhere = "" if inside == Path(written) else f", nor {written}"
+    missing_one = f"there is no {kind} {inside}{elsewhere}"
+    raise DataError(f"{spec}: {missing_one if written else f'must name a {kind}'}")
 
 
 def download(name: str, data_dir: Path | None = None, base: str | None = None) -> list[Path]:

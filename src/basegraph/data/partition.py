@@ -1,4 +1,4 @@
-"""Who holds what: the Dirichlet partition (Hsu et al. 2019), with equally many samples per node."""
+"""Who holds what: the Dirichlet partition (Hsu et al. 2019), a domain per node, or all alike."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from basegraph.topologies.core.integers import at_least
 from basegraph.topologies.core.random import generator, philox
 from basegraph.topologies.core.round import FloatArray, IntArray
 
+SPLITS = ("dirichlet", "iid", "domains")
 SPLIT_ORDERS = ("shuffled", "by-class")
-_PARTITION, _HOLD_OUT, _NODES, _SAMPLE = 1, 2, 5, 6
+_PARTITION, _HOLD_OUT, _NODES, _SAMPLE, _IID = 1, 2, 5, 6, 7
 """Streams of the seed: what is drawn for one purpose does not change with another."""
 
 
@@ -94,6 +95,86 @@ def dirichlet(
     if order == "by-class":
         return shares_of_nodes
     return shares_of_nodes[_shuffled(nodes, seed, _NODES, 0)]
+
+
+def split(
+    labels: Labels, nodes: int, how: str, *, alpha: float, seed: int, order: str = "shuffled"
+) -> IntArray:
+    """Split samples over nodes in one of the ways of `SPLITS`.
+
+    Args:
+        labels: The labels, or domains, of all samples.
+        nodes: The number of nodes.
+        how: "dirichlet", "iid" or "domains".
+        alpha: α of the Dirichlet distribution.
+        seed: The same seed gives the same split.
+        order: "shuffled" or "by-class": which node holds which share.
+
+    Returns:
+        (nodes, m) numbers of samples, as `dirichlet`, `iid` and `by_domain` give them.
+
+    Raises:
+        InvalidArgument: Of alpha, order, or too many nodes.
+
+    """
+    if how == "iid":
+        return iid(len(labels), nodes, seed)
+    if how == "domains":
+        return by_domain(labels, nodes, seed, order)
+    return dirichlet(labels, nodes, alpha, seed, order)
+
+
+def iid(count: int, nodes: int, seed: int) -> IntArray:
+    """Split samples over nodes at random, equally many per node.
+
+    Args:
+        count: The number of samples.
+        nodes: The number of nodes.
+        seed: The same seed gives the same split.
+
+    Returns:
+        (nodes, m) numbers of samples, m = count // nodes.
+
+    Raises:
+        InvalidArgument: More nodes than samples.
+
+    """
+    size = _samples_per_node(count, at_least(1, nodes=nodes))
+    return _shuffled(count, seed, _IID, 0)[: nodes * size].reshape(nodes, size)
+
+
+def by_domain(labels: Labels, nodes: int, seed: int, order: str = "shuffled") -> IntArray:
+    """Give every domain to one node: domains are dealt to the nodes in turn, like cards.
+
+    Args:
+        labels: The domain of every sample.
+        nodes: The number of nodes, at most that of domains.
+        seed: The same seed gives the same split.
+        order: "shuffled": the seed decides which node is dealt to first; "by-class": node 0 is.
+
+    Returns:
+        (nodes, m) numbers of samples. m is the number of samples of the node that has most; who has
+        fewer goes through them again, so that samples of a smaller domain are there repeatedly.
+
+    Raises:
+        InvalidArgument: Of order, or fewer domains than nodes.
+
+    Example:
+        >>> by_domain(np.array([0, 0, 0, 1, 2, 2]), nodes=3, seed=0, order="by-class").tolist()
+        [[0, 1, 2], [3, 3, 3], [4, 5, 4]]
+
+    """
+    check_order(order)
+    nodes = at_least(1, nodes=nodes)
+    kinds = np.unique(labels)
+    if len(kinds) < nodes:
+        raise InvalidArgument(
+            "nodes", nodes, f"must be at most the {len(kinds)} domains, one for each node"
+        )
+    shares = [np.flatnonzero(np.isin(labels, kinds[first::nodes])) for first in range(nodes)]
+    size = max(map(len, shares))
+    parts = np.stack([np.resize(share, size) for share in shares])
+    return parts if order == "by-class" else parts[_shuffled(nodes, seed, _NODES, 0)]
 
 
 def check_order(order: str) -> None:

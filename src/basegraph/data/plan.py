@@ -91,7 +91,8 @@ class SamplePlanner:
         raw = raw_words(
             self.seed, streams, np.repeat(new, len(nodes)).astype(np.int64), self.parts.shape[1]
         )
-        drawn = np.argsort(raw, axis=1, kind="stable").reshape(len(new), len(nodes), -1)
+        shape = len(new), len(nodes), self.parts.shape[1]
+        drawn = np.argsort(raw, axis=1, kind="stable").reshape(shape)
         known = self._kept | dict(zip(new, drawn, strict=True))
         self._kept = {turns[-1]: known[turns[-1]]}  # which the next steps may begin in
         return [known[turn] for turn in turns]

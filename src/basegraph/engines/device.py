@@ -9,10 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from basegraph.data.augment import gather
+from basegraph.data.augment import gather, taken
 from basegraph.data.dataset import Dataset, Split
 from basegraph.engines.evaluation import Questions
 from basegraph.errors import InvalidArgument
+
+INDEXABLE = (np.uint8, np.int8, np.int16, np.int32, np.int64)
+"""Types of integers in which rows of tensors can be picked on every device."""
 
 
 def pick_device(name: str) -> torch.device:
@@ -43,9 +46,14 @@ def pick_device(name: str) -> torch.device:
 def on_device(split: Split, device: torch.device) -> tuple[Tensor, Tensor]:
     """The inputs and targets of a split as tensors, of the types that models and losses take.
 
-    Images stay as they are until they are gathered. Other floating-point numbers become float32,
-    integers int64. Read-only arrays are copied, as torch has no read-only tensors.
+    Images stay as they are until they are gathered, and so do tokens that are views of one array,
+    which is on the device once. Other floating-point numbers become float32, integers int64.
+    Read-only arrays are copied, as torch has no read-only tensors.
     """
+    windows = split.windows()
+    if windows is not None and windows.dtype in INDEXABLE:
+        rows = torch.as_tensor(np.require(windows, requirements="W")).to(device)
+        return rows[:, :-1], rows[:, 1:]
     inputs, targets = (
         torch.as_tensor(np.require(part, requirements="W"))
         for part in (split.inputs, split.targets)
@@ -74,7 +82,7 @@ class DeviceData:
     def batch(self, planned: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """The training samples and targets of one step of a plan."""
         samples = gather(self.inputs, **planned, mean=self.mean, std=self.std)
-        return samples, self.targets[planned["sample"]]
+        return samples, taken(self.targets, planned["sample"])
 
     def questions(self, name: str, places: Tensor) -> Questions:
         """These samples of the test set, or of the training set where another set is named."""

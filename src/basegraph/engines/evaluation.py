@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from basegraph.data.augment import gather
+from basegraph.data.augment import gather, taken
 from basegraph.models.flat import FlatModel
 from basegraph.topologies.core.round import IntArray
 
 CHUNK = 16384
-"""Samples that all models together evaluate at a time."""
+"""Samples, or tokens of samples, that all models together evaluate at a time."""
 Outputs = Callable[[Tensor, Tensor], Tensor]
 """models (m, d), samples (b, ...) -> outputs (m, b, classes)"""
+
+
+class SampleLosses(NamedTuple):
+    """In place of outputs where these would be too large: the losses of samples."""
+
+    losses: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """models (m, d), samples (b, ...), targets (b, ...) -> (m, b)"""
 
 
 class Score(NamedTuple):
@@ -28,6 +37,8 @@ class Score(NamedTuple):
     """Of the average of all models."""
     worst: float
     """Of the worst node."""
+    groups: tuple[Score, ...] = ()
+    """The same for each group of samples, where groups were asked for."""
 
 
 class Measure(NamedTuple):
@@ -36,22 +47,37 @@ class Measure(NamedTuple):
     name: str
     """`accuracy` or `loss`, as in the names of metrics."""
     totals: Callable[[Tensor, Tensor], Tensor]
-    """outputs (m, b, ...), targets (b, ...) -> the sum over samples for each model, (m,)"""
+    """outputs (m, b, ...), targets (b, ...) -> the sum over samples for each model, (m,); or, if it
+    measures `each` sample, its value for each, (m, b)"""
     dtype: torch.dtype
     """Of the sums."""
+    each: bool = False
+    """Whether samples are measured one by one, so that groups of them can be told apart."""
 
-    def score(self, nodes: Tensor, averaged: Tensor, samples: int) -> Score:
-        """The score of some nodes' sums, and of that of the average of all models."""
+    def score(self, nodes: Tensor, averaged: Tensor, samples: int | IntArray) -> Score:
+        """The score of some nodes' sums, and of that of the average of all models.
+
+        Args:
+            nodes: (m,) sums, or (m, g) by group.
+            averaged: (), or (g,) by group: the sums of the averaged model.
+            samples: How many samples they are of, or (g,) how many of each group.
+
+        """
+        if np.ndim(samples):
+            columns = zip(nodes.T, averaged, np.asarray(samples).tolist(), strict=True)
+            groups = tuple(self.score(*column) for column in columns)
+            whole = self.score(nodes.sum(dim=1), averaged.sum(), int(np.sum(samples)))
+            return whole._replace(groups=groups)
         means = nodes.cpu().double() / samples
         worst = means.min() if self.name == "accuracy" else means.max()
-        return Score(float(means.mean()), float(averaged) / samples, float(worst))
+        return Score(float(means.mean()), float(averaged) / float(samples), float(worst))
 
 
 def _correct(outputs: Tensor, labels: Tensor) -> Tensor:
-    return (outputs.argmax(dim=2) == labels).sum(dim=1)
+    return outputs.argmax(dim=2) == labels
 
 
-ACCURACY = Measure("accuracy", _correct, torch.int64)
+ACCURACY = Measure("accuracy", _correct, torch.int64, each=True)
 """Shares of correct answers, for targets that are classes."""
 
 
@@ -64,6 +90,15 @@ def mean_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> Measure:
     return Measure("loss", totals, torch.float64)
 
 
+def _token_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    each = [cross_entropy(x_btv.transpose(1, 2), targets, reduction="none") for x_btv in logits]
+    return torch.stack(each).double().mean(dim=2)
+
+
+TOKEN_LOSS = Measure("loss", _token_losses, torch.float64, each=True)
+"""The cross-entropy of the next token in nats, the mean over a window's tokens."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """The nodes and samples that an evaluation uses, in ascending order."""
@@ -71,6 +106,14 @@ class Selection:
     nodes: IntArray
     sets: dict[str, IntArray]
     """Samples of the test set, and of the training set those that are held out."""
+    groups: dict[str, IntArray] = field(default_factory=dict)
+    """The groups, from 0, of the samples of a set, where they are to be told apart."""
+
+    def group_sizes(self, name: str) -> int | IntArray:
+        """How many samples of a set are used, by group if there are groups."""
+        if name not in self.groups:
+            return len(self.sets[name])
+        return np.bincount(self.groups[name])
 
     def counts(self) -> dict[str, int]:
         """How many there are, by the names that metrics have for them."""
@@ -87,6 +130,26 @@ class Questions(NamedTuple):
     """Numbers of the samples."""
     mean: Tensor | None
     std: Tensor | None
+    groups: Tensor | None = None
+    """(len(places),) the group of each sample, from 0."""
+    group_count: int = 0
+
+    def of_groups(self, selection: Selection, name: str) -> Questions:
+        """The same, with the groups of the samples where there are any."""
+        if name not in selection.groups:
+            return self
+        groups = torch.as_tensor(selection.groups[name]).to(self.places.device)
+        return self._replace(groups=groups, group_count=int(groups.max()) + 1)
+
+    def some(self, which: slice) -> Questions:
+        """Some of the samples."""
+        groups = None if self.groups is None else self.groups[which]
+        return self._replace(places=self.places[which], groups=groups)
+
+    @property
+    def targets_per_sample(self) -> int:
+        """How many targets a sample has: a window of tokens has one for every token."""
+        return self.targets[0].numel()
 
 
 def one_by_one(model: FlatModel) -> Outputs:
@@ -94,15 +157,15 @@ def one_by_one(model: FlatModel) -> Outputs:
     return lambda models, samples: torch.stack([model.forward(x_d, samples) for x_d in models])
 
 
-def chunk_size(models: int, samples: int) -> int:
-    """How many samples so many models evaluate at a time."""
-    return max(1, min(samples, CHUNK // models))
+def chunk_size(models: int, samples: int, targets: int = 1) -> int:
+    """How many samples, with so many targets each, so many models evaluate at a time."""
+    return max(1, min(samples, CHUNK // (models * targets)))
 
 
 @torch.no_grad()
 def totals(
     measure: Measure,
-    outputs: Outputs,
+    outputs: Outputs | SampleLosses,
     models: Tensor,
     asked: Questions,
     *,
@@ -122,18 +185,28 @@ def totals(
         chunk: Samples that they answer at a time.
 
     Returns:
-        (m,): a sum for each model.
+        (m,): a sum for each model; or (m, g), one for each group too.
 
     """
-    sums = torch.zeros(len(models), dtype=measure.dtype, device=models.device)
+    groups, columns = asked.groups, asked.group_count or 1
+    sums = torch.zeros(len(models), columns, dtype=measure.dtype, device=models.device)
     for some, _ in _pieces(len(models), together):
         sums[some] = 0
         for part, counted in _pieces(len(asked.places), chunk):
             places = asked.places[part]
             samples = gather(asked.inputs, places, asked.mean, asked.std)
-            answers = outputs(models[some], samples)
-            sums[some] += measure.totals(answers[:, counted:], asked.targets[places[counted:]])
-    return sums
+            targets = taken(asked.targets, places)
+            if isinstance(outputs, SampleLosses):
+                values = outputs.losses(models[some], samples, targets)[:, counted:]
+            else:
+                answers = outputs(models[some], samples)
+                values = measure.totals(answers[:, counted:], targets[counted:])
+            each = measure.each or isinstance(outputs, SampleLosses)
+            if groups is not None:
+                sums[some].index_add_(1, groups[part][counted:], values.to(measure.dtype))
+            else:
+                sums[some, 0] += values.sum(dim=1, dtype=measure.dtype) if each else values
+    return sums[:, 0] if groups is None else sums
 
 
 def _pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:

@@ -20,13 +20,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from basegraph.data.catalog import data_folder, load
+from basegraph.data.catalog import data_folder
 from basegraph.data.dataset import Dataset
 from basegraph.data.partition import require_samples
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.storage.inputs import read_toml
 from basegraph.topologies.catalog import topology
 from basegraph.training.config import RunConfig
+from basegraph.training.datasets import load_dataset
 from basegraph.training.problem import make_method
 
 MAX_RUNS = 10_000
@@ -113,10 +114,12 @@ def _dashed(value: object) -> str:
 def dataset_of(config: RunConfig) -> Dataset:
     """The dataset of a run; the last one is kept for the next run."""
     folder = data_folder(Path(config.data_dir) if config.data_dir else None)
-    return _loaded(config.dataset, folder, folder.resolve())
+    return _loaded(config.dataset, config.tokenizer, config.model, folder, folder.resolve())
 
 
 @functools.lru_cache(1)
-def _loaded(name: str, folder: Path, resolved: Path) -> Dataset:
+def _loaded(name: str, tokenizer: str, model: str, folder: Path, resolved: Path) -> Dataset:
     """A dataset of the data folder, whatever relative path leads there."""
-    return load(name, folder)
+    return load_dataset(
+        RunConfig(dataset=name, tokenizer=tokenizer, model=model, data_dir=str(folder))
+    )

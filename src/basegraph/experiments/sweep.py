@@ -19,7 +19,6 @@ from basegraph.engines.device import pick_device
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.experiments.grid import dataset_of
 from basegraph.models.flat import FlatModel
-from basegraph.models.networks import build
 from basegraph.storage.files import replacing
 from basegraph.storage.inputs import read_text
 from basegraph.topologies.catalog import topology
@@ -28,6 +27,7 @@ from basegraph.training.config import RunConfig, read_saved
 from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.memory import fit
 from basegraph.training.metrics import Metrics
+from basegraph.training.modules import build_model
 from basegraph.training.problem import make_method
 from basegraph.training.watcher import Watcher
 
@@ -179,7 +179,7 @@ def packs_of(runs: Mapping[str, RunConfig], folder: SweepFolder) -> list[Pack]:
 
 def _room(config: RunConfig, dataset: Dataset) -> int:
     """How many such runs fit here."""
-    module = build(config.model, dataset.shape, dataset.classes, config.seed)
+    module = build_model(config, dataset)
     return fit(config, FlatModel(module), dataset, pick_device(config.device))
 
 

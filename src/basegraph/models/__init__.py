@@ -1,11 +1,13 @@
 """Networks, and modules as functions of flat vectors: one node's parameters, or all nodes' at once.
 
 - `MODELS` and `build` (`networks.py`): an MLP, LeNet, VGG-11, ResNet-18, with group normalization
-  in place of batch normalization, so that a model is its parameters.
+  in place of batch normalization, so that a model is its parameters; transformers for tokens.
+- `GPT` (`gpt.py`): the transformer as a plain module.
 - `FlatModel` (`flat.py`): any module as a function of one flat vector.
 - `Gradients` (`gradients.py`): the losses and gradients of all nodes at once. `StackedNetwork`
   (`stacked.py`) does it layer by layer with a leading node axis, with Triton kernels on a GPU
-  (`kernels.py`, `norm_kernels.py`).
+  (`kernels.py`, `norm_kernels.py`); `StackedGPT` (`stacked_gpt.py`) is the transformer's form, and
+  `linear_cross_entropy.py` its loss over a large vocabulary (`loss_kernels.py`).
 - `layers.py`: what a forward pass costs.
 
 Everything here needs torch: `pip install 'basegraph[train]'`.
@@ -27,17 +29,21 @@ require("torch")
 
 if TYPE_CHECKING:
     from basegraph.models.flat import FlatModel
+    from basegraph.models.gpt import GPT
     from basegraph.models.gradients import Gradients
     from basegraph.models.networks import MODELS, build
     from basegraph.models.stacked import StackedNetwork
+    from basegraph.models.stacked_gpt import StackedGPT
 else:
     _HOMES = {
         "FlatModel": "basegraph.models.flat",
+        "GPT": "basegraph.models.gpt",
         "Gradients": "basegraph.models.gradients",
         "MODELS": "basegraph.models.networks",
         "build": "basegraph.models.networks",
         "StackedNetwork": "basegraph.models.stacked",
+        "StackedGPT": "basegraph.models.stacked_gpt",
     }
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
-__all__ = ["MODELS", "FlatModel", "Gradients", "StackedNetwork", "build"]
+__all__ = ["GPT", "MODELS", "FlatModel", "Gradients", "StackedGPT", "StackedNetwork", "build"]

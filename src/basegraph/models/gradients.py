@@ -15,7 +15,9 @@ from torch.func import vmap
 
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
+from basegraph.models.gpt import GPT, next_token_loss
 from basegraph.models.stacked import StackedNetwork, UnknownLayer
+from basegraph.models.stacked_gpt import StackedGPT
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """outputs (B, ...), targets (B, ...) -> one number, a mean over the samples"""
@@ -42,6 +44,13 @@ def products_in(precision: str) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
+def stacked_form(module: nn.Module, precision: str) -> StackedNetwork | StackedGPT:
+    """The module as a function of all nodes' parameters; `UnknownLayer` where it has none."""
+    if isinstance(module, GPT):
+        return StackedGPT(module, precision)
+    return StackedNetwork(module, precision)
+
+
 class Gradients:
     """x_nd, samples, labels -> (losses (n,), gradients x_nd).
 
@@ -61,9 +70,9 @@ class Gradients:
         self._loss = loss
         self._modules: list[nn.Module] = []
         self._bound: int | None = None
-        self.network: StackedNetwork | None = None
+        self.network: StackedNetwork | StackedGPT | None = None
         try:
-            self.network = StackedNetwork(model.module, precision)
+            self.network = stacked_form(model.module, precision)
         except UnknownLayer as error:
             if precision == "bf16":
                 raise InvalidArgument("precision", precision, str(error)) from None
@@ -92,7 +101,23 @@ class Gradients:
 
     def losses(self, x_nd: Tensor, samples: Tensor, labels: Tensor) -> Tensor:
         """The losses (n,) of all nodes in one batched pass."""
+        if self.predicts_tokens:
+            return self._gpt.losses(self.model.stacked_views(x_nd), samples, labels)
         return vmap(self._loss)(self.outputs(x_nd, samples), labels)
+
+    @property
+    def predicts_tokens(self) -> bool:
+        """Whether losses are computed without outputs: those of a language model are too large."""
+        return isinstance(self.network, StackedGPT) and self._loss is next_token_loss
+
+    def sample_losses(self, x_nd: Tensor, samples: Tensor, targets: Tensor) -> Tensor:
+        """The losses (n, B) of all nodes' samples, where it `predicts_tokens`; no gradients."""
+        return self._gpt.sample_losses(self.model.stacked_views(x_nd), samples, targets)
+
+    @property
+    def _gpt(self) -> StackedGPT:
+        assert isinstance(self.network, StackedGPT)
+        return self.network
 
     def _loop(
         self, x_nd: Tensor, samples: Tensor, labels: Tensor, gradients: Tensor

@@ -1,17 +1,20 @@
-"""LeNet, VGG-11 and ResNet-18 with group normalization for small images, and an MLP.
+"""The models by name: networks for small images, and transformers for tokens.
 
-Group normalization has no state that changes in training, so a model is its parameters.
+LeNet, VGG-11 and ResNet-18 have group normalization, which has no state that changes in training:
+so a model is its parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from basegraph.data.dataset import OWN
-from basegraph.errors import InvalidArgument, unknown
+from basegraph.errors import InvalidArgument
+from basegraph.models.gpt import GPT
+from basegraph.specs import Entry, catalog, parse
 
 Shape = tuple[int, int, int]
 """Channels, height, width of an image."""
@@ -110,42 +113,153 @@ def resnet18(shape: Shape, classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
 
 
-MODELS: dict[str, Callable[[Shape, int], nn.Module]] = {
+def gpt(
+    tokens: int,
+    layers: int = 8,
+    width: int = 320,
+    heads: int = 5,
+    context: int = 1024,
+    ffn: int = 0,
+    vocabulary: int = 0,
+) -> nn.Module:
+    """A transformer in the style of Llama: RMSNorm, rotary positions, SwiGLU, tied embedding."""
+    if vocabulary and vocabulary < tokens:
+        raise InvalidArgument("vocabulary", vocabulary, f"the dataset has {tokens} tokens")
+    return GPT(
+        vocabulary or tokens, layers=layers, width=width, heads=heads, context=context, ffn=ffn
+    )
+
+
+def gpt_tiny(
+    tokens: int,
+    layers: int = 2,
+    width: int = 64,
+    heads: int = 2,
+    context: int = 64,
+    ffn: int = 0,
+    vocabulary: int = 0,
+) -> nn.Module:
+    """The transformer with 2 layers of width 64 and a context of 64, for trying things out."""
+    return gpt(tokens, layers, width, heads, context, ffn, vocabulary)
+
+
+def gpt_10m(
+    tokens: int,
+    layers: int = 8,
+    width: int = 320,
+    heads: int = 5,
+    context: int = 1024,
+    ffn: int = 896,
+    vocabulary: int = 0,
+) -> nn.Module:
+    """The transformer with 8 layers of width 320: 10.2 million parameters with bytes as tokens."""
+    return gpt(tokens, layers, width, heads, context, ffn, vocabulary)
+
+
+def gpt_20m(
+    tokens: int,
+    layers: int = 8,
+    width: int = 320,
+    heads: int = 5,
+    context: int = 1024,
+    ffn: int = 896,
+    vocabulary: int = 32_000,
+) -> nn.Module:
+    """The same with a vocabulary of 32,000: 20.4 million parameters."""
+    return gpt(tokens, layers, width, heads, context, ffn, vocabulary)
+
+
+_FOR_IMAGES: dict[str, Callable[..., nn.Module]] = {
     "mlp": mlp,
     "lenet": lenet,
     "vgg11": vgg11,
     "resnet18": resnet18,
 }
-"""name -> builder(shape, classes)."""
+_FOR_TOKENS: dict[str, Callable[..., nn.Module]] = {
+    "gpt": gpt,
+    "gpt-tiny": gpt_tiny,
+    "gpt-10m": gpt_10m,
+    "gpt-20m": gpt_20m,
+}
+IMAGE_MODELS: Mapping[str, Entry[nn.Module]] = catalog(
+    _FOR_IMAGES, arguments=("shape", "classes"), typed=True
+)
+"""name -> builder(shape, classes, **options)."""
+TOKEN_MODELS: Mapping[str, Entry[nn.Module]] = catalog(
+    _FOR_TOKENS, arguments=("tokens",), typed=True
+)
+"""name -> builder(tokens, **options), tokens being the dataset's vocabulary."""
+MODELS: Mapping[str, Entry[nn.Module]] = {**IMAGE_MODELS, **TOKEN_MODELS}
+"""All models by name; an entry knows its description, its options and their defaults."""
 
 
-def build(name: str, shape: tuple[int, ...], classes: int | None, seed: int) -> nn.Module:
+def build(
+    name: str, shape: tuple[int, ...], classes: int | None, seed: int, vocabulary: int | None = None
+) -> nn.Module:
     """Build a model of `MODELS`, its parameters drawn from a seed and from nothing else.
 
     Args:
-        name: One of `MODELS`.
-        shape: Channels, height and width of an image.
-        classes: How many outputs; None where there are no classes, which is refused.
+        name: One of `MODELS` with its options, such as `gpt:layers=4,width=128,heads=2`.
+        shape: Channels, height and width of an image; or the length of a window of tokens.
+        classes: How many outputs; None where there are no classes, which image models refuse.
         seed: What the parameters are drawn from.
+        vocabulary: How many tokens the dataset has; None where it has none.
 
     Returns:
         The module, on the CPU.
 
     Raises:
-        InvalidArgument: If the name is not known, or the data are not classes of images.
+        InvalidArgument: If the name or an option is not known, or the data are of another kind.
 
     Example:
         >>> sum(p.numel() for p in build("lenet", (1, 28, 28), 10, seed=0).parameters())
         44470
+        >>> model = build("gpt:layers=2,width=64,heads=2", (128,), None, seed=0, vocabulary=256)
+        >>> sum(p.numel() for p in model.parameters())
+        123200
 
     """
     if name.startswith(OWN):
         raise InvalidArgument("model", name, "was passed from Python: pass it again to train()")
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
-    if classes is None or len(shape) != 3:
-        raise InvalidArgument("model", name, "is for classes of images; pass a module to train()")
+    known, options = parse("model", name, MODELS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        channels, height, width = shape
-        return MODELS[name]((channels, height, width), classes)
+        if known in TOKEN_MODELS:
+            return _for_tokens(name, TOKEN_MODELS[known], options, shape, vocabulary)
+        if classes is None or len(shape) != 3:
+            raise InvalidArgument(
+                "model", name, "is for classes of images; pass a module to train()"
+            )
+        return IMAGE_MODELS[known](shape, classes, **options)
+
+
+def _for_tokens(
+    name: str,
+    entry: Entry[nn.Module],
+    options: dict[str, object],
+    shape: tuple[int, ...],
+    vocabulary: int | None,
+) -> nn.Module:
+    if len(shape) != 1 or vocabulary is None:
+        raise InvalidArgument("model", name, "is for windows of tokens, such as a text's")
+    module = entry(vocabulary, **options)
+    if isinstance(module, GPT) and shape[0] > module.context:
+        raise InvalidArgument(
+            "context", module.context, f"the dataset's windows have {shape[0]} tokens"
+        )
+    return module
+
+
+def context_of(name: str) -> int | None:
+    """The context of a model for tokens, from its spec alone; None for other models.
+
+    Example:
+        >>> context_of("gpt:context=256"), context_of("gpt-tiny"), context_of("mlp")
+        (256, 64, None)
+
+    """
+    if name.startswith(OWN):
+        return None
+    known, options = parse("model", name, MODELS)
+    context = options.get("context", MODELS[known].options.get("context"))
+    return context if isinstance(context, int) else None

@@ -15,7 +15,7 @@ from basegraph.algorithms._stability import Unstable, largest_stable_damping, re
 from basegraph.algorithms.method import Method
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
 from basegraph.engines.distributed.membership.live import LiveMembership
-from basegraph.engines.distributed.method import EITHER_ORDER, NodeMethod
+from basegraph.engines.distributed.method import NodeMethod, require_order
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.turnover import MembershipChange
@@ -28,6 +28,7 @@ from basegraph.optim.node_optimizer import (
     parameters_of,
     topology_for,
 )
+from basegraph.optim.outer import outer_facts, outer_of
 from basegraph.topologies.core.sequence import Topology
 
 LOG = logging.getLogger("basegraph")
@@ -53,7 +54,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         momentum: An option of the method.
         nesterov: An option of the method.
         damping: An option of the method; "auto" takes the largest that is stable.
-        weight_decay: Added to the gradient times the parameters.
+        weight_decay: Added to the gradient times the parameters; decoupled for adamw, as in
+            torch.optim.AdamW.
         model: The module that is trained. Its buffers (BatchNorm's running statistics) and frozen
             parameters then start as node 0's, and buffers are averaged in `consensus()` and
             `averaged()`.
@@ -61,7 +63,11 @@ class DecentralizedOptimizer(NodeOptimizer):
         broadcast: Whether all nodes start from node 0's model; `load_state_dict` restores the model
             that a node had before. If False, the nodes' models must be equal at the first step.
         local_steps: Steps per exchange.
-        order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm): the exchange runs
+        outer: A method of the catalogue, such as "dsgdm:momentum=0.9,nesterov=true": at an exchange
+            it makes a step from the model of the last one along what came of the local steps, and
+            its messages are what is exchanged.
+        outer_lr: Its learning rate.
+        order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm, adamw): the exchange runs
             behind the next forward and backward pass.
         group: The process group whose ranks are the nodes; all processes if None.
         timeout: Seconds after which a neighbor counts as lost.
@@ -94,6 +100,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         buffers: str = "local",
         broadcast: bool = True,
         local_steps: int = 1,
+        outer: str | Method | None = None,
+        outer_lr: float | None = None,
         order: str = "adapt-then-combine",
         group: Any = None,
         timeout: float = 300.0,
@@ -107,8 +115,6 @@ class DecentralizedOptimizer(NodeOptimizer):
     ) -> None:
         given = {"momentum": momentum, "nesterov": nesterov, "damping": damping}
         options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-        self._family = Family(algorithm)
-        self._family.require_known(options)
         node_options = NodeOptions(
             model=model,
             buffers=buffers,
@@ -121,6 +127,9 @@ class DecentralizedOptimizer(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
+        outer_parts = outer_of(outer, outer_lr, node_options)
+        self._family = Family(algorithm, outer_parts)
+        self._family.require_known(options)
         nodes = membership_for(membership, lighthouse, group, topology, node_options)
         t = topology_for(topology, nodes)
         self._auto_damping, self._allow_unstable = damping == "auto", allow_unstable
@@ -139,13 +148,10 @@ class DecentralizedOptimizer(NodeOptimizer):
             },
         )
         self.method = self._family.method(self.defaults)
-        if order == "combine-then-adapt" and self.method.name not in EITHER_ORDER:
-            raise InvalidArgument(
-                "order", order, f"is for {' and '.join(EITHER_ORDER)}, not {self.method.name}"
-            )
-        methods = [self._family.method(group) for group in self.param_groups]
+        require_order(self.method, node_options)
+        methods = self._family.methods([self.defaults, *self.param_groups])
         if not allow_unstable:
-            for method in dict.fromkeys([self.method, *methods]):
+            for method in methods:
                 require_stable(method, t, local_steps)
         self._node = Node(
             parameters_of(self),
@@ -155,6 +161,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         )
         settings: dict[str, Any] = {
             "algorithm": self.method.name,
+            "outer": outer_facts(outer_parts),
             "param_names": [group.get("param_names") for group in self.param_groups],
             "options": [self._family.options(group) for group in self.param_groups],
         }
@@ -208,6 +215,12 @@ class DecentralizedOptimizer(NodeOptimizer):
                 loss = closure()
         self._step()
         return loss
+
+    def consensus(self) -> None:
+        """Set every node's model, and its anchor if it has one, to the average of all models."""
+        super().consensus()
+        if self.method.outer is not None:
+            self._steps.own_vectors()["anchor"].copy_(self.model)
 
     def _step_without_data(self) -> None:
         self._step(without_gradient=True)

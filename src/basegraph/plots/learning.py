@@ -1,4 +1,4 @@
-"""Learning curves: test accuracy against epochs and against bytes sent."""
+"""Learning curves: test accuracy, or loss, against epochs or tokens and against bytes sent."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ from basegraph.errors import InvalidArgument
 from basegraph.plots.canvas import COLORS, panels, save
 from basegraph.training.config import SETTINGS
 
+MEASURES = (
+    ("test_accuracy", 100, "test accuracy (%)"),
+    ("test_bits_per_byte", 1, "test bits per byte"),
+    ("test_loss", 1, "test loss"),
+)
+"""What is drawn, in the order of preference: the metric, its factor, and its name."""
 STYLES = ("-", "--", ":")
 SAME_CURVE = {name for name, setting in SETTINGS.items() if setting.free} | {
     *("seed", "topology", "algorithm")
@@ -37,7 +43,8 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
 def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
     """Draw test accuracy against epochs and against bytes; losses of runs without classes.
 
-    Several seeds become a mean and a band of one standard deviation.
+    Runs on text are drawn in bits per byte, against tokens and bytes. Several seeds become a mean
+    and a band of one standard deviation.
 
     Args:
         runs: {config, rows} of every run: its configuration and the rows of its metrics.jsonl.
@@ -47,9 +54,13 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
         InvalidArgument: Some runs have accuracies and others losses.
 
     """
-    measure, scale, unit_name = "test_accuracy", 100, " (%)"
-    if not any(measure in row for run in runs for row in run["rows"]):
-        measure, scale, unit_name = "test_loss", 1, ""
+    rows_of_all = [row for run in runs for row in run["rows"]]
+    measure, scale, shown = next(
+        (m for m in MEASURES if any(m[0] in row for row in rows_of_all)), MEASURES[-1]
+    )
+    has_tokens = all("tokens" in row for row in rows_of_all)
+    times = ("tokens", 1e6, "million tokens") if has_tokens else ("epoch", 1, "epoch")
+    axes_of_x = (times, ("bytes_per_node", 1e6, "MB sent per node"))
     for run in runs:
         if any(measure not in row for row in run["rows"]):
             name = run.get("run", run["config"]["dataset"])
@@ -63,15 +74,15 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
         color = COLORS[index % len(COLORS)]
         values = np.array([[r[measure] for r in rows[:length]] for rows in members]) * scale
         mean, spread = values.mean(axis=0), values.std(axis=0)
-        for axis, column, unit in zip(axes, ("epoch", "bytes_per_node"), (1, 1e6), strict=True):
+        for axis, (column, unit, _) in zip(axes, axes_of_x, strict=True):
             x = np.mean([[r[column] / unit for r in rows[:length]] for rows in members], axis=0)
             style = STYLES[index // len(COLORS) % len(STYLES)]
             axis.plot(x, mean, color=color, linestyle=style, label=name)
             if len(members) > 1:
                 axis.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.15)
-    for axis, text in zip(axes, ("epoch", "MB sent per node"), strict=True):
+    for axis, (_, _, text) in zip(axes, axes_of_x, strict=True):
         axis.set_xlabel(text)
-        axis.set_ylabel(f"mean {measure.replace('_', ' ')}{unit_name}")
+        axis.set_ylabel(f"mean {shown}")
     axes[1].set_xscale("log")
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False

@@ -5,9 +5,9 @@ topology and method, built from the configuration), `Run` where it stands, `RunF
 disk, `Metrics` one row of `metrics.jsonl`. `Loop` makes the steps of one or several runs on an
 engine, and a `Watcher` is called on the way.
 
-`train` trains all nodes of a run in this process, and `export` gives the model; `train_together`
-trains several runs side by side; `train_distributed` trains one node per process and survives the
-loss of nodes.
+`train` trains all nodes of a run in this process, `export` gives the model, and `sample` lets a
+model of text write; `train_together` trains several runs side by side; `train_distributed` trains
+one node per process and survives the loss of nodes.
 
 >>> from basegraph.training import RunConfig
 >>> RunConfig(nodes=8, lr=0.05).topology
@@ -21,6 +21,7 @@ from basegraph.lazy import lazy_names
 if TYPE_CHECKING:
     from basegraph.errors import Interrupted
     from basegraph.training._export import export
+    from basegraph.training._sample import sample
     from basegraph.training._train import train, train_together
     from basegraph.training.config import RunConfig
     from basegraph.training.elastic import train_distributed
@@ -43,6 +44,7 @@ else:
         "Loop": "basegraph.training.loop",
         "Interrupted": "basegraph.errors",
         "export": "basegraph.training._export",
+        "sample": "basegraph.training._sample",
         "train": "basegraph.training._train",
         "train_together": "basegraph.training._train",
         "train_distributed": "basegraph.training.elastic",
@@ -62,6 +64,7 @@ __all__ = [
     "RunFolder",
     "Watcher",
     "export",
+    "sample",
     "train",
     "train_distributed",
     "train_together",

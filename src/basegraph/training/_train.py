@@ -10,7 +10,7 @@ from pathlib import Path
 from torch import nn
 
 from basegraph.algorithms.method import Method
-from basegraph.data.catalog import load, recorded_name
+from basegraph.data.catalog import recorded_name
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import require_samples
 from basegraph.engines.device import pick_device
@@ -19,17 +19,18 @@ from basegraph.engines.signals import logged_signals
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
-from basegraph.models.networks import build
 from basegraph.storage.files import CannotWrite
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
+from basegraph.training.datasets import load_dataset
 from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Loop
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.metrics import Metrics
+from basegraph.training.modules import build_model, require_vocabulary
 from basegraph.training.problem import Own, Problem
 from basegraph.training.run import Diverged, Run, begin_together
 from basegraph.training.threads import choose_threads, using_threads
@@ -140,13 +141,14 @@ def _train(
     configs = [recorded(config, dataset, module, own) for config in folders.values()]
     config = configs[0]
     if dataset is None:
-        dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
+        dataset = load_dataset(config)
     device = pick_device(config.device)
     own.require_all(config)
     modules = []
     for each in configs:  # what is cheap to find out comes first
         require_samples(each.nodes, len(dataset.train), each.validation)
-        modules.append(module or build(each.model, dataset.shape, dataset.classes, each.seed))
+        modules.append(module or build_model(each, dataset))
+    require_vocabulary(modules[0], dataset, config.model)
     model = FlatModel(modules[0])
     room = fit(config, model, dataset, device, own.method)
     if room < len(configs):
@@ -178,7 +180,8 @@ def recorded(
 ) -> RunConfig:
     """The configuration with the names of what is used in place of what it names."""
     if dataset is not None:
-        config = replace(config, dataset=recorded_name(dataset))
+        tokenizer = dataset.text.tokenizer if dataset.text else ""
+        config = replace(config, dataset=recorded_name(dataset), tokenizer=tokenizer)
     if module is not None:
         config = replace(config, model=f"{OWN}{type(module).__name__}")
     if own.topology is not None:

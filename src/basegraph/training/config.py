@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.algorithms.catalog import algorithm, parse_algorithm
+from basegraph.algorithms.outer import OUTER_LR, outer_method
 from basegraph.data.dataset import OWN
-from basegraph.data.partition import SPLIT_ORDERS
+from basegraph.data.partition import SPLIT_ORDERS, SPLITS
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.specs import spec_of
 from basegraph.storage import inputs
@@ -56,16 +57,43 @@ class RunConfig:
         "τ of D²: none, auto (the largest stable one), or a number in (0, 1].",
         option=True,
     )
-    weight_decay: float = setting(0.0, "λ: λx is added to the gradient.", number=FROM_ZERO)
+    weight_decay: float = setting(
+        0.0,
+        "λ: λx is added to the gradient; decoupled for adamw, whose biases and norms do not decay.",
+        number=FROM_ZERO,
+    )
+    clip: float = setting(
+        0.0,
+        "The largest norm of a node's gradient: longer ones are scaled down to it; 0: none is.",
+        number=FROM_ZERO,
+        missing=0.0,
+    )
     local_steps: int = setting(1, "The nodes communicate every so many steps.", low=1)
+    outer: str = setting(
+        "none",
+        "Where they communicate, a step of this method on what the local steps have come to, such "
+        "as dsgdm:nesterov=true; none: the nodes mix their models.",
+        missing="none",
+    )
+    outer_lr: float = setting(
+        OUTER_LR, "The learning rate of the outer method.", number=ABOVE_ZERO, missing=OUTER_LR
+    )
     allow_unstable: bool = setting(
         False, "Train even where the method is unstable on the topology.", free=True
     )
     dataset: str = setting(
-        "digits", "digits, mnist, fashion-mnist, cifar10, cifar100 or images:PATH."
+        "digits", "digits, mnist, fashion-mnist, cifar10, cifar100, images:PATH, text or text:PATH."
+    )
+    tokenizer: str = setting(
+        "", "A tokenizer file of the tokenizers package, for text; empty: bytes are tokens."
     )
     data_dir: str = setting(
         "", "The folder of datasets; empty: $BASEGRAPH_DATA or ./data.", free=True, local=True
+    )
+    split: str = setting(
+        "dirichlet",
+        "Who holds what: dirichlet (by alpha), iid (all alike) or domains (each with one node).",
+        one_of=SPLITS,
     )
     alpha: float = setting(
         0.1,
@@ -86,7 +114,9 @@ class RunConfig:
         "auto",
         "crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset.",
     )
-    model: str = setting("mlp", "mlp, lenet, vgg11 or resnet18.")
+    model: str = setting(
+        "mlp", "mlp, lenet, vgg11, resnet18, or gpt with options such as gpt:layers=4,width=128."
+    )
     epochs: int = setting(60, "Passes over the data, each rounded up to whole steps.", low=1)
     batch: int = setting(32, "Samples per node and step.", low=1)
     lr: float = setting(0.1, "Learning rate η at its highest.", stacks=True, number=ABOVE_ZERO)
@@ -160,6 +190,7 @@ class RunConfig:
             raise InvalidArgument("device", self.device, "must be auto, cpu, cuda or cuda:INDEX")
         self.augmentations()
         self.damping_share()
+        self._require_outer()
 
     def augmentations(self) -> tuple[str, ...]:
         """Which augmentations are made."""
@@ -188,6 +219,12 @@ class RunConfig:
         if not 0 < share <= 1:
             raise InvalidArgument("damping", self.damping, "must be none, auto or in (0, 1]")
         return share
+
+    def _require_outer(self) -> None:
+        if self.outer != "none":
+            outer_method(self.outer)
+        elif self.outer_lr != OUTER_LR:
+            raise InvalidArgument("outer_lr", self.outer_lr, "needs outer, a method")
 
     def epochs_between_evaluations(self) -> int:
         """How often nodes are evaluated."""
@@ -255,7 +292,7 @@ def _spread_algorithm(config: RunConfig) -> None:
 
 
 def _augmentations_of_the_paper(dataset: str) -> tuple[str, ...]:
-    if dataset == "digits" or dataset.startswith(OWN):
+    if dataset in ("digits", "text") or dataset.startswith((OWN, "text:")):
         return ()
     return ("crop",) if dataset in ("mnist", "fashion-mnist") else AUGMENTATIONS
 

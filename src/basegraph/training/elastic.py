@@ -19,7 +19,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import Checkpoint, CheckpointError
@@ -37,11 +36,12 @@ from basegraph.engines.distributed.recovery.survivors import Restart
 from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
 from basegraph.engines.vectors import from_names
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost
-from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
+from basegraph.training.datasets import load_dataset
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Loop
 from basegraph.training.metrics import Metrics
+from basegraph.training.modules import build_model, require_vocabulary
 from basegraph.training.problem import Problem
 from basegraph.training.run import Diverged, Run
 from basegraph.training.threads import choose_threads, using_threads
@@ -109,8 +109,9 @@ def train_distributed(
             folder = stack.enter_context(open_run(out, resume=resume))
         else:
             folder = RunFolder(out, resume=False, writes=False)
-        dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
-        module = build(config.model, dataset.shape, dataset.classes, config.seed)
+        dataset = load_dataset(config)
+        module = build_model(config, dataset)
+        require_vocabulary(module, dataset, config.model)
         return dataset, Problem(config, dataset, module), folder
 
     try:

@@ -1,10 +1,13 @@
 """The folder of a run: `config.toml`, `metrics.jsonl`, `checkpoint.safetensors`, `provenance.json`.
 
-`metrics.jsonl` has a line per evaluation.
+`metrics.jsonl` has a line per evaluation. A run on text has `domains.csv` too: what the last
+evaluation found on the held-out part of every file.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -150,6 +153,14 @@ class RunFolder:
     def append(self, row: Metrics) -> None:
         """Add a row to metrics.jsonl."""
         self._append(self.metrics, to_json(row))
+
+    def write_domains(self, rows: list[dict[str, Any]]) -> None:
+        """Write a row per domain of a text as `domains.csv`."""
+        table = io.StringIO()
+        writer = csv.DictWriter(table, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        self._write(self.path / "domains.csv", table.getvalue())
 
     def _append(self, path: Path, line: str) -> None:
         if not self.writes:

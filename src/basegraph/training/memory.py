@@ -13,8 +13,11 @@ from basegraph.algorithms.method import Method
 from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError
 from basegraph.models.flat import FlatModel
+from basegraph.models.gpt import GPT
 from basegraph.models.layers import layer_outputs
+from basegraph.models.linear_cross_entropy import CHUNK_ON_CPU, CHUNK_ON_GPU
 from basegraph.training.config import RunConfig
+from basegraph.training.problem import within_outer
 
 SHARE = 0.85
 """Of the free memory that is counted on: libraries and fragments take the rest."""
@@ -49,14 +52,17 @@ def bytes_of_run(
         method: Its method, where that is not the configuration's.
 
     """
-    states = len((method or algorithm(config.algorithm)).init(torch.zeros(1, 1)))
     captured = device.type == "cuda" and config.capture
-    vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
-    example = torch.as_tensor(dataset.example())
-    activations = _activations(model.module, example) * config.batch * PEAK_ACTIVATIONS
+    vectors = _vectors(within_outer(method or algorithm(config.algorithm), config), captured)
+    if isinstance(model.module, GPT) and dataset.has_tokens:
+        tokens = config.batch * dataset.shape[0]
+        activations = _of_transformer(config, model.module, tokens, device)
+    else:
+        example = torch.as_tensor(dataset.example())
+        activations = 4 * _activations(model.module, example) * config.batch * PEAK_ACTIVATIONS
     if device.type == "cpu" and model.has_convolutions:
         activations /= config.nodes  # one node after another
-    return int(config.nodes * 4 * (vectors * model.size + activations))
+    return int(config.nodes * (4 * vectors * model.size + activations))
 
 
 def fit(
@@ -103,6 +109,29 @@ def free_memory(device: torch.device) -> int:
         lines = dict(line.split(":") for line in about.read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _of_transformer(config: RunConfig, module: GPT, tokens: int, device: torch.device) -> float:
+    """Bytes for one node's tokens: what the layers keep, and the gradients and logits of the loss.
+
+    A block keeps the residual stream twice, what is normalized and what is made of it; queries,
+    keys and values, two of them rotated; the attention's result, and again as a product takes it;
+    gate and up, and what the feed-forward network makes of them.
+    """
+    width, ffn = module.width, module.ffn
+    kept = len(module.blocks) * (13 * width + 4 * ffn) + 4 * width
+    chunk = CHUNK_ON_GPU if device.type == "cuda" else CHUNK_ON_CPU
+    logits = min(tokens * module.vocabulary, max(chunk / config.nodes, module.vocabulary))
+    matrix = 2 * module.vocabulary * width  # rounded, and its gradient
+    return (2 if config.precision == "bf16" else 4) * (tokens * kept + logits + matrix)
+
+
+def _vectors(method: Method, captured: bool) -> int:
+    """Vectors of the model's size that a node has at the peak of a step."""
+    state = method.init(torch.zeros(1, 2))._asdict()
+    held = ["x", *(name for name, part in state.items() if part.shape[-1] == 2)]
+    written = [name for name in held if name not in method.slow] if captured else []
+    return len(held) + len(written) + 2  # gradients, and what a step moves to
 
 
 def _activations(module: nn.Module, example: Tensor) -> int:

@@ -27,7 +27,7 @@ class Metrics(TypedDict):
     test_accuracy_worst: NotRequired[float]
     """Of the worst node."""
     test_loss: NotRequired[float]
-    """In place of the accuracies, where the targets are not classes."""
+    """In place of the accuracies, where the targets are not classes: of tokens, in nats."""
     test_loss_averaged: NotRequired[float]
     test_loss_worst: NotRequired[float]
     validation_accuracy: NotRequired[float]
@@ -36,6 +36,15 @@ class Metrics(TypedDict):
     validation_loss: NotRequired[float]
     validation_loss_averaged: NotRequired[float]
     validation_loss_worst: NotRequired[float]
+    test_bits_per_byte: NotRequired[float]
+    """Of text, the loss (in nats per token) in bits per byte of the text."""
+    test_bits_per_byte_averaged: NotRequired[float]
+    test_bits_per_byte_worst: NotRequired[float]
+    validation_bits_per_byte: NotRequired[float]
+    validation_bits_per_byte_averaged: NotRequired[float]
+    validation_bits_per_byte_worst: NotRequired[float]
+    tokens: NotRequired[int]
+    """Tokens that all nodes together have been trained on, where samples are windows of tokens."""
     evaluated_nodes: int
     """How many nodes were evaluated."""
     test_samples: int
@@ -60,6 +69,8 @@ def make_metrics(
     consensus_distance: float,
     bytes_per_node: float,
     seconds: float,
+    tokens: int | None = None,
+    bits_per_nat: Mapping[str, float] | None = None,
 ) -> Metrics:
     """The metrics of an evaluation, in the order in which they are written.
 
@@ -73,18 +84,35 @@ def make_metrics(
         consensus_distance: How far the models are apart.
         bytes_per_node: What a node has sent.
         seconds: How long it took.
+        tokens: How many tokens all nodes have been trained on.
+        bits_per_nat: Of text, what nats per token are in bits per byte, by set.
 
     """
     row: dict[str, Any] = {"epoch": epoch, "step": step, "train_loss": train_loss}
     for name, score in scores.items():
-        row[f"{name}_{measure}"] = score.mean
-        row[f"{name}_{measure}_averaged"] = score.averaged
-        row[f"{name}_{measure}_worst"] = score.worst
+        row |= columns(f"{name}_{measure}", score)
+    for name, factor in (bits_per_nat or {}).items():
+        row |= columns(f"{name}_bits_per_byte", scores[name], factor)
+    if tokens is not None:
+        row["tokens"] = tokens
     row |= selection.counts()
     row["consensus_distance"] = consensus_distance
     row["bytes_per_node"] = bytes_per_node
     row["seconds"] = round(seconds, 3)
     return cast(Metrics, row)
+
+
+def columns(name: str, score: Score, factor: float = 1.0) -> dict[str, float]:
+    """A score as metrics of this name, in a unit that is so many of its own.
+
+    >>> columns("loss", Score(0.5, 0.25, 1.0), factor=2)
+    {'loss': 1.0, 'loss_averaged': 0.5, 'loss_worst': 2.0}
+    """
+    return {
+        name: factor * score.mean,
+        f"{name}_averaged": factor * score.averaged,
+        f"{name}_worst": factor * score.worst,
+    }
 
 
 def to_json(metrics: Metrics) -> str:

@@ -15,19 +15,21 @@ from basegraph.algorithms._stability import (
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method
+from basegraph.algorithms.outer import outer_method, with_outer
 from basegraph.data.dataset import OWN, Dataset
-from basegraph.data.partition import dirichlet, heterogeneity, hold_out
+from basegraph.data.partition import heterogeneity, hold_out, split
 from basegraph.data.plan import SamplePlanner
-from basegraph.engines.evaluation import ACCURACY, mean_loss
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
-from basegraph.training.config import RunConfig
+from basegraph.training.config import DEFAULTS, RunConfig
+from basegraph.training.modules import refuse_unknown_tokens
 from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
+from basegraph.training.tokens import TokenScores, default_loss, measure_of
 from basegraph.training.traffic import BytesSent
 
 
@@ -36,13 +38,17 @@ class Facts(TypedDict):
 
     samples_per_node: int
     heterogeneity: float
-    """The mean total-variation distance between the labels of a node and of all."""
+    """The mean total-variation distance between the labels (or domains) of a node and of all."""
     parameters: int
     steps_per_epoch: int
     evaluation: dict[str, int]
     """How many nodes and samples an evaluation uses."""
     last_evaluation: dict[str, int]
     device: str
+    context: NotRequired[int]
+    """Tokens of a sample, where it is a window of tokens."""
+    domains: NotRequired[int]
+    """Of a text: how many files."""
     damping: NotRequired[float]
     """τ of D²."""
     loss: NotRequired[str]
@@ -68,13 +74,6 @@ class Own(NamedTuple):
                 )
 
 
-def default_loss(dataset: Dataset) -> Loss:
-    """The cross-entropy of classes; targets of other kinds need a loss of their own."""
-    if dataset.classes is None:
-        raise InvalidArgument("loss", None, f"must be given: {dataset.name} has no classes")
-    return nn.functional.cross_entropy
-
-
 class Problem:
     """What a run computes: everything about it that does not depend on the device.
 
@@ -95,14 +94,30 @@ class Problem:
         self.topology = _topology(config, own.topology)
         self.method, self.damping = make_method(config, self.topology, own.method)
         self.model = FlatModel(module)
+        refuse_unknown_tokens(dataset, module)
         self.loss = own.loss or default_loss(dataset)
-        self.measure = mean_loss(self.loss) if dataset.classes is None else ACCURACY
+        self.measure = measure_of(dataset, own.loss)
         validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
         labels = dataset.training_groups()[rest]
-        parts = dirichlet(labels, config.nodes, config.alpha, config.seed, config.split_order)
+        parts = split(
+            labels,
+            config.nodes,
+            config.split,
+            alpha=config.alpha,
+            seed=config.seed,
+            order=config.split_order,
+        )
+        self.tokens = TokenScores.of(dataset, own.loss)
+        self.samples_per_node = len(rest) // config.nodes
         sets = {"test": np.arange(len(dataset.test)), "validation": validation}
-        self.evaluated_last = everything(config.nodes, sets)
-        self.evaluated = on_the_way(config, self.evaluated_last, parts.size)
+        groups = {} if self.tokens is None else self.tokens.test_groups()
+        self.evaluated_last = everything(config.nodes, sets, groups)
+        self.evaluated = on_the_way(
+            config,
+            self.evaluated_last,
+            self.samples_per_node * config.nodes,
+            predictions=self.tokens.context if self.tokens else 1,
+        )
         self.heterogeneity = heterogeneity(labels, parts)
         augmentations = config.augmentations()
         if augmentations and not dataset.has_images:
@@ -115,7 +130,7 @@ class Problem:
             image=(height, width),
             augmentations=augmentations,
         )
-        self.steps_per_epoch = max(1, -(-parts.shape[1] // config.batch))
+        self.steps_per_epoch = max(1, -(-self.samples_per_node // config.batch))
         self.fingerprint = fingerprint(dataset, self.model, own)
         vector = self.model.initial()
         self._bytes_sent = BytesSent(
@@ -141,7 +156,7 @@ class Problem:
     def facts(self, hardware: str) -> Facts:
         """What is known before the first step and is no choice of the user's."""
         facts: Facts = {
-            "samples_per_node": int(self.planner.parts.shape[1]),
+            "samples_per_node": self.samples_per_node,
             "heterogeneity": round(self.heterogeneity, 4),
             "parameters": self.model.size,
             "steps_per_epoch": self.steps_per_epoch,
@@ -149,6 +164,10 @@ class Problem:
             "last_evaluation": self.evaluated_last.counts(),
             "device": hardware,
         }
+        if self.tokens is not None:
+            facts["context"] = self.tokens.context
+            if self.tokens.text is not None:
+                facts["domains"] = len(self.tokens.text.domains)
         if self.damping is not None:
             facts["damping"] = self.damping
         if self.own.loss is not None:
@@ -179,6 +198,12 @@ class Problem:
     def bytes_sent(self, step: int) -> float:
         """What a node has sent in so many steps, in the mean over nodes."""
         return self._bytes_sent.by(step)
+
+    def tokens_seen(self, step: int) -> int | None:
+        """Tokens that all nodes have been trained on in so many steps; None: samples are others."""
+        if self.tokens is None:
+            return None
+        return step * self.config.nodes * self.config.batch * self.tokens.context
 
 
 def _topology(config: RunConfig, own: Topology | None) -> Topology:
@@ -213,10 +238,13 @@ def make_method(
     name, options = parse_algorithm(config.algorithm)
     known = ALGORITHMS[name].options
     for field in ("momentum", "nesterov"):
+        given = getattr(config, field)
         if field in known:
-            options[field] = getattr(config, field)
-        elif field == "nesterov" and config.nesterov:
+            options[field] = given
+        elif field == "nesterov" and given:
             raise InvalidArgument("nesterov", True, f"{name} has no such option")
+        elif "beta1" in known and given != DEFAULTS[field]:
+            raise InvalidArgument(field, given, f"{name} has no such option; it has beta1")
     damping = config.damping_share()
     if "damping" in known:
         damping = largest_stable_damping(t, config.local_steps) if damping is None else damping
@@ -227,9 +255,17 @@ def make_method(
     return method, damping if "damping" in known else None
 
 
+def within_outer(method: Method, config: RunConfig) -> Method:
+    """The method within the outer one that the configuration names, if it names one."""
+    if config.outer == "none":
+        return method
+    return with_outer(method, outer_method(config.outer), config.outer_lr)
+
+
 def _usable(method: Method, config: RunConfig, t: Topology) -> Method:
     """The method, refused where it does not go with the configuration and the topology."""
-    if method.centralized and config.local_steps > 1:
+    method = within_outer(method, config)
+    if method.centralized and method.outer is None and config.local_steps > 1:
         raise InvalidArgument(
             "local_steps", config.local_steps, f"{method.name} averages gradients at every step"
         )
@@ -250,8 +286,7 @@ def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
 
     It tells another run's checkpoint.
     """
-    checksum = zlib.crc32(dataset.train.inputs.tobytes())
-    checksum = zlib.crc32(dataset.train.targets.tobytes(), checksum)
+    checksum = dataset.train.checksum
     form = [(name, tuple(shape)) for name, shape in zip(model.names, model.shapes, strict=True)]
     checksum = zlib.crc32(repr(form).encode(), checksum)
     for part in (own.topology and digest(own.topology), own.loss and name_of(own.loss)):

@@ -182,7 +182,11 @@ class Run:
             consensus_distance=self.view.consensus_distance(),
             bytes_per_node=self.bytes_sent,
             seconds=self.seconds,
+            tokens=problem.tokens_seen(step),
+            bits_per_nat=problem.tokens.bits_per_nat(selection) if problem.tokens else None,
         )
+        if problem.tokens is not None and scores["test"].groups:
+            self.folder.write_domains(problem.tokens.domain_rows(scores["test"]))
         self.rows.append(row)
         self.folder.append(row)
         self.reported = True

@@ -16,28 +16,36 @@ from basegraph.training.config import RunConfig
 
 FEWEST_SAMPLES = 1000
 """Samples of each set that are used whatever they cost, if nothing else is asked for."""
+FEWEST_PREDICTIONS = 2**16
+"""The same for samples of many predictions each, such as windows of tokens."""
 FEWEST_NODES = 25
 """Nodes that are used whatever they cost, if nothing else is asked for."""
 TRAINING_PASSES = 3
 """What a training sample costs, in forward passes: one forward and about two backward."""
 
 
-def everything(nodes: int, sets: dict[str, IntArray]) -> Selection:
+def everything(
+    nodes: int, sets: dict[str, IntArray], groups: dict[str, IntArray] | None = None
+) -> Selection:
     """All nodes, and all samples of the sets that are not empty.
 
     Args:
         nodes: How many nodes there are.
         sets: The samples of each set.
+        groups: The group of each sample of a set, where groups are to be told apart.
 
     Example:
         >>> everything(3, {"test": np.arange(5), "validation": np.arange(0)}).counts()
         {'evaluated_nodes': 3, 'test_samples': 5}
 
     """
-    return Selection(np.arange(nodes), {name: part for name, part in sets.items() if len(part)})
+    used = {name: part for name, part in sets.items() if len(part)}
+    return Selection(np.arange(nodes), used, groups or {})
 
 
-def on_the_way(config: RunConfig, whole: Selection, training_samples: int) -> Selection:
+def on_the_way(
+    config: RunConfig, whole: Selection, training_samples: int, predictions: int = 1
+) -> Selection:
     """What evaluations before the last one use.
 
     Where the configuration leaves it open, evaluations take about as many forward passes as the
@@ -47,13 +55,15 @@ def on_the_way(config: RunConfig, whole: Selection, training_samples: int) -> Se
         config: How many nodes and samples are asked for, and the seed that they are drawn from.
         whole: All nodes and samples.
         training_samples: Samples that all nodes together are trained on in an epoch.
+        predictions: What models predict for one sample: every token of a window.
 
     """
+    fewest = FEWEST_SAMPLES if predictions == 1 else -(-FEWEST_PREDICTIONS // predictions)
     budget = TRAINING_PASSES * training_samples * config.epochs_between_evaluations()
     counts = {name: len(samples) for name, samples in whole.sets.items()}
     if config.evaluate_samples < 0:
         share = budget / ((len(whole.nodes) + 1) * sum(counts.values()))
-        sizes = {name: max(int(share * count), FEWEST_SAMPLES) for name, count in counts.items()}
+        sizes = {name: max(int(share * count), fewest) for name, count in counts.items()}
     else:
         sizes = dict.fromkeys(counts, config.evaluate_samples or max(counts.values()))
     used = {

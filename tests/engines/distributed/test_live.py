@@ -181,6 +181,7 @@ VARIANTS = {
     "AdamW, combine-then-adapt": {"kind": "AdamW", "options": {"order": "combine-then-adapt"}},
     "gradient tracking": {"algorithm": "gradient-tracking"},
     "all-reduce": {"algorithm": "allreduce-sgd"},
+    "AdamW, outer optimizer": {"kind": "AdamW", "options": {"local_steps": 4, "outer": "dsgdm"}},
 }
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from basegraph.data.dataset import Dataset
+from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem, EngineRun
 from basegraph.engines.device import DeviceData
 from basegraph.engines.distributed import collectives
@@ -23,7 +24,9 @@ from basegraph.engines.distributed.method import NodeMethod
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.evaluation import (
+    Outputs,
     Questions,
+    SampleLosses,
     Score,
     Selection,
     chunk_size,
@@ -99,11 +102,24 @@ class DistributedEngine:
         samples, labels = self.data.batch(self._planned(self.step))
         with products_in(self.config.precision):
             losses, gradients = self.gradients(self.x_d[None], samples[None], labels[None])
-        lr = self.problem.learning_rate(self.step)
-        options = Options(lr, self.config.weight_decay, self.problem.method)
-        self.method.step(self.step, in_blocks([GradientPart(0, gradients[0], options)]))
+        self.method.step(self.step, in_blocks(self._parts(clipped(gradients[0], self.config.clip))))
         self._step += 1
         self._losses.append(losses[0])
+
+    def _parts(self, gradient: Tensor) -> list[GradientPart]:
+        """The gradient with what applies to it: in parts, if some of them do not decay."""
+        method, decay = self.problem.method, self.config.weight_decay
+        options = Options(self.problem.learning_rate(self.step), decay, method)
+        if not decay or not method.decoupled_decay:
+            return [GradientPart(0, gradient, options)]
+        return [
+            GradientPart(
+                part.first,
+                gradient[part.first : part.first + part.size],
+                options._replace(decay=part.decays * decay),
+            )
+            for part in self.problem.model.decay_parts()
+        ]
 
     def _planned(self, step: int) -> dict[str, Tensor]:
         """What is planned for a step of this node."""
@@ -166,19 +182,27 @@ class DistributedEngine:
         scores = {}
         for name, samples in selection.sets.items():
             places = torch.as_tensor(samples).to(self.device)
-            asked = self.data.questions(name, places if evaluates else places[:0])
-            shared = asked._replace(places=places[self.node :: self.n])
+            every = self.data.questions(name, places).of_groups(selection, name)
+            asked = every if evaluates else every.some(slice(0, 0))
+            shared = every.some(slice(self.node, None, self.n))
             sums = torch.cat([self._totals(self.x_d, asked), self._totals(average, shared)])
             counts = self._of_all(sums, "the evaluation").cpu()
-            nodes = counts[torch.as_tensor(selection.nodes), 0]
-            scores[name] = self.problem.measure.score(nodes, counts[:, 1].sum(), len(samples))
+            nodes, shares = counts[torch.as_tensor(selection.nodes), 0], counts[:, 1].sum(dim=0)
+            size = selection.group_sizes(name)
+            scores[name] = self.problem.measure.score(nodes, shares, size)
         return scores
 
     def _totals(self, model: Tensor, asked: Questions) -> Tensor:
-        outputs = one_by_one(self.problem.model)
-        chunk = chunk_size(1, len(asked.places))
+        outputs: Outputs | SampleLosses = one_by_one(self.problem.model)
+        if self.gradients.predicts_tokens:
+            outputs = SampleLosses(
+                lambda models, *asked: self.gradients.sample_losses(
+                    models, *(a[None] for a in asked)
+                )
+            )
+        measure = self.problem.measure
+        chunk = chunk_size(1, len(asked.places), asked.targets_per_sample)
         with products_in(self.config.precision):
-            measure = self.problem.measure
             return totals(measure, outputs, model[None], asked, together=1, chunk=chunk)
 
     def consensus_distance(self) -> float:

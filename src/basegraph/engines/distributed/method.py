@@ -14,11 +14,23 @@ from basegraph.algorithms.method import Method, at_x
 from basegraph.engines.distributed.blocks import Block
 from basegraph.engines.distributed.memory import copy_of
 from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.split_step import SplitStep
 from basegraph.engines.vectors import by_name
+from basegraph.errors import InvalidArgument
 
-EITHER_ORDER = ("dsgd", "dsgdm")
+EITHER_ORDER = ("dsgd", "dsgdm", "adamw")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
+
+
+def require_order(method: Method, options: NodeOptions) -> None:
+    """Refuse an order of step and exchange that a method does not have."""
+    if options.overlapped and (method.name not in EITHER_ORDER or method.messages > 1):
+        *others, last = EITHER_ORDER
+        asked = method.spec or method.name
+        raise InvalidArgument(
+            "order", options.order, f"is for {', '.join(others)} and {last}, not {asked}"
+        )
 
 
 class NodeMethod:
@@ -55,14 +67,16 @@ class NodeMethod:
         with node.one_step(step):
             buffers = node.mixed_buffers(step)
             if node.options.overlapped:
-                blocks = [self._decayed(block) for block in blocks]
                 drift = node.drift(step)
+                blocks = [self._decayed(block) for block in blocks]
                 if drift is not None:
                     node.x_d.add_(drift)
                 exchange = None
             else:
                 exchange = node.exchange(step, average=self.method.centralized)
             self._follow_model()
+            if step == 0:  # the model may have been loaded since this was built
+                self._begin()
             self.state = self._split(self.x_d, self.state, blocks, exchange)
             node.put_buffers(buffers)
             self._show_model()
@@ -89,6 +103,11 @@ class NodeMethod:
         """Continue from a model alone, with a fresh state, after so many steps."""
         self.restore(by_name(x_d, self.method.state(x_d, step)))
 
+    def _begin(self) -> None:
+        """Let the state be that of a run which begins at x as it is now."""
+        for part, fresh in zip(self.state, self.method.init(self.x_d), strict=True):
+            part.copy_(fresh)
+
     def _show_model(self) -> None:
         """Set the model to where the next gradient is taken."""
         if self.x_d is not self.node.x_d:
@@ -103,8 +122,11 @@ class NodeMethod:
             self.x_d += self.node.x_d - self.method.gradient_point(self.x_d, self.state)
 
     def _decayed(self, block: Block) -> Block:
-        """The block with weight decay in its gradient: that of x before it is combined."""
+        """The block with weight decay, that of x before it is combined, made or in its gradient."""
         if not block.decay:
             return block
         x = self.node.x_d[block.where]
+        if block.method.decoupled_decay:
+            x.mul_(1 - block.lr * block.decay)
+            return block._replace(decay=0.0)
         return block._replace(grad=block.grad + block.decay * x, decay=0.0)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from basegraph.data.augment import gather
+from basegraph.data.augment import gather, taken
 from basegraph.data.dataset import Dataset
 from basegraph.data.plan import EpochPlan
 from basegraph.engines.contract import EngineProblem
@@ -55,12 +55,13 @@ class StackedNodes:
         self.model.module.to(self.device)
         self.data = DeviceData(dataset, self.device)
         self.gradients = Gradients(self.model, first.loss, precision=self.config.precision)
+        self.decay = self._decay()
         self.step = 0
         starts = torch.stack([problem.model.initial().to(self.device) for problem in problems])
         self.x_nd = aligned(starts.repeat_interleave(self.n, dim=0))
         self.x_nd.copy_(starts.repeat_interleave(self.n, dim=0))
         self.state = _own_state(self.method, self.x_nd)
-        self._refuse_misfit(dataset.classes)
+        self._refuse_misfit(dataset)
 
     def hardware(self, *how: str) -> str:
         """What the steps are made on, and how, in words."""
@@ -88,10 +89,15 @@ class StackedNodes:
             if parts[0] is not None
         }
 
-    def decayed(self, gradients: Tensor, at: Tensor) -> Tensor:
-        """The gradients with the weight decay's."""
+    def _decay(self) -> float | Tensor:
+        """λ of every parameter: one number, or a row (1, d) where it is decoupled."""
         decay = self.config.weight_decay
-        return gradients + decay * at if decay else gradients
+        if not decay or not self.method.decoupled_decay:
+            return decay
+        return torch.cat(
+            [torch.full((1, part.size), part.decays * decay) for part in self.model.decay_parts()],
+            dim=1,
+        ).to(self.device)
 
     def average(self, x_nd: Tensor) -> Tensor:
         """The exact average of each run, at all of its nodes."""
@@ -100,17 +106,19 @@ class StackedNodes:
         x = x_nd.view(-1, self.n, x_nd.shape[1])
         return x.mean(dim=1, keepdim=True).expand_as(x).flatten(0, 1)
 
-    def _refuse_misfit(self, classes: int | None) -> None:
+    def _refuse_misfit(self, dataset: Dataset) -> None:
         """Refuse a model that does not fit, by one node's gradient on two samples."""
-        config, data = self.config, self.data
+        config, data, classes = self.config, self.data, dataset.classes
         two = torch.arange(2, device=self.device)[None] % len(data.test_inputs)
         samples, targets = (
             gather(data.test_inputs, two, data.mean, data.std),
-            data.test_targets[two],
+            taken(data.test_targets, two),
         )
         network = self.gradients.network
         if config.precision == "bf16" and network is not None and not network.takes(samples):
-            raise InvalidArgument("precision", "bf16", "is for images and vectors of numbers")
+            raise InvalidArgument(
+                "precision", "bf16", "is for images, vectors of numbers and, with gpt, tokens"
+            )
         shape = tuple(samples.shape[2:])
         try:
             outputs = self.model.forward(self.x_nd[0], samples[0])
@@ -123,6 +131,15 @@ class StackedNodes:
             given = tuple(outputs.shape[1:])
             raise InvalidArgument(
                 "model", config.model, f"gives {given} instead of {classes} outputs"
+            )
+        if dataset.vocabulary is not None and (
+            outputs.shape[:-1] != samples.shape[1:] or outputs.shape[-1] < dataset.vocabulary
+        ):
+            raise InvalidArgument(
+                "model",
+                config.model,
+                f"gives {tuple(outputs.shape[1:])} for {shape[0]} tokens of a vocabulary of "
+                f"{dataset.vocabulary}; must be logits ({shape[0]}, {dataset.vocabulary})",
             )
         try:
             losses, _ = self.gradients(self.x_nd[:1], samples, targets)

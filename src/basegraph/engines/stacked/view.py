@@ -13,6 +13,7 @@ from torch import Tensor
 
 from basegraph.engines.evaluation import (
     Outputs,
+    SampleLosses,
     Score,
     Selection,
     chunk_size,
@@ -42,7 +43,7 @@ class StackedRun:
         self,
         nodes: StackedNodes,
         index: int,
-        outputs: Outputs,
+        outputs: Outputs | SampleLosses,
         hardware: str,
         *,
         one_shape: bool = False,
@@ -82,10 +83,11 @@ class StackedRun:
         scores = {}
         for name, samples in selection.sets.items():
             asked = every.data.questions(name, torch.as_tensor(samples).to(every.device))
-            chunk = chunk_size(together, len(usual.sets[name]))
+            asked = asked.of_groups(selection, name)
+            chunk = chunk_size(together, len(usual.sets[name]), asked.targets_per_sample)
             with products_in(every.config.precision):
                 sums = totals(measure, self._outputs, models, asked, together=together, chunk=chunk)
-            scores[name] = measure.score(sums[:-1], sums[-1], len(samples))
+            scores[name] = measure.score(sums[:-1], sums[-1], selection.group_sizes(name))
         return scores
 
     def consensus_distance(self) -> float:
@@ -112,16 +114,29 @@ class StackedRun:
 
 
 def batched_outputs(
-    nodes: StackedNodes, wrap: Callable[[Outputs], Outputs] | None = None
-) -> Outputs:
+    nodes: StackedNodes, wrap: Callable[[Any], Any] | None = None
+) -> Outputs | SampleLosses:
     """The outputs of several models for the same samples, by the quickest way there is.
 
     Args:
         nodes: Whose model it is.
         wrap: What to do with the function of all models at once: a compiler, or nothing.
 
+    Returns:
+        How models answer; with the losses of samples where outputs would be too large.
+
     """
     if nodes.gradients.loops_on(nodes.device):
         return one_by_one(nodes.model)
+    if nodes.gradients.predicts_tokens:
+        losses = wrap(nodes.gradients.sample_losses) if wrap else nodes.gradients.sample_losses
+        return SampleLosses(
+            lambda models, *asked: losses(models, *(_for_all(models, part) for part in asked))
+        )
     outputs = wrap(nodes.gradients.outputs) if wrap else nodes.gradients.outputs
-    return lambda models, samples: outputs(models, samples.expand(len(models), *samples.shape))
+    return lambda models, samples: outputs(models, _for_all(models, samples))
+
+
+def _for_all(models: Tensor, samples: Tensor) -> Tensor:
+    """The same samples for every model."""
+    return samples.expand(len(models), *samples.shape)

@@ -1,0 +1,185 @@
+"""The loss of a large vocabulary for all nodes, without the logits of the whole batch.
+
+The product of 131,072 hidden vectors with a vocabulary of 32,000 is 17 GB in float32, more than
+everything else of a step. Here it is made piece by piece in one buffer: logits, losses, the
+gradient of the logits over them, and from it at once the gradients of hidden vectors and matrix. So
+the whole backward pass happens in the forward pass, and what is kept is as large as the arguments.
+
+torch.nn.functional.linear_cross_entropy (torch 2.13) does as much for one matrix; here each node
+has its own, and the pieces are whole nodes where they fit: their matrix's gradient is then written
+once and never added to.
+
+What a piece costs on an H200, for 131,072 tokens of 8 nodes, width 320, in bf16: three products of
+2.7 TFLOP each, about 13 ms at 600 TFLOP/s; 8.4 GB of logits written by the first, read and written
+by the softmax (4 ms at 4.3 TB/s) and read by the other two, which is hidden behind their
+arithmetic. Pieces that fit into the cache of 50 MB would be 512 rows of one node: the product with
+512 × 320 results no longer fills the device, and the matrix's gradient would be read and written 32
+times as often.
+
+Shape legend: n nodes, r rows (tokens of a node), w width, v vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from basegraph.models import kernels, loss_kernels
+
+CHUNK_ON_GPU = 2**29
+"""Logits at a time on a GPU: 1 GiB in bf16, 16,384 tokens with a vocabulary of 32,000."""
+CHUNK_ON_CPU = 2**22
+"""Logits at a time on a CPU: a few times its cache."""
+ALIGNED = 8
+"""Rows of logits begin at multiples of so many numbers, or products take a slow path."""
+
+
+def mean_losses(hidden_nrw: Tensor, matrix_nvw: Tensor, targets_nr: Tensor, chunk: int) -> Tensor:
+    """The mean cross-entropy (n,) of each node's rows, in float32 or wider.
+
+    Args:
+        hidden_nrw: What is multiplied by the matrix, in the type of the products.
+        matrix_nvw: In the same type.
+        targets_nr: The right token of every row, int64.
+        chunk: Logits at a time; 0: a number that is good for the device.
+
+    """
+    losses, _, _ = _with_gradients(hidden_nrw, matrix_nvw, targets_nr, chunk)
+    return losses
+
+
+def row_losses(hidden_nrw: Tensor, matrix_nvw: Tensor, targets_nr: Tensor, chunk: int) -> Tensor:
+    """The cross-entropy (n, r) of every row, without gradients."""
+    return _without_gradients(hidden_nrw, matrix_nvw, targets_nr, chunk)
+
+
+def pieces(nodes: int, rows: int, vocabulary: int, chunk: int) -> Iterator[tuple[slice, slice]]:
+    """Pieces of about equal size with at most `chunk` logits: whole nodes, or rows of one node.
+
+    Example:
+        >>> [(p.stop, q.stop) for p, q in pieces(5, 10, 100, chunk=2000)]
+        [(1, 10), (3, 10), (5, 10)]
+        >>> [(p.stop, q.stop) for p, q in pieces(1, 10, 100, chunk=600)]
+        [(1, 5), (1, 10)]
+
+    """
+    if rows * vocabulary <= chunk:
+        for some in _cut(nodes, chunk // (rows * vocabulary)):
+            yield some, slice(0, rows)
+        return
+    for node in range(nodes):
+        for some in _cut(rows, max(1, chunk // vocabulary)):
+            yield slice(node, node + 1), some
+
+
+def _cut(count: int, most: int) -> Iterator[slice]:
+    parts = -(-count // most)
+    for part in range(parts):
+        yield slice(part * count // parts, (part + 1) * count // parts)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """Batched, or a plain product where there is one node, for which libraries are quicker."""
+    if len(a) == 1:
+        torch.mm(a[0], b[0], out=out[0])
+    else:
+        torch.bmm(a, b, out=out)
+
+
+def _walk(
+    hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int, scale: float | None
+) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
+    """(nodes, rows, logits or their gradient, losses) of one piece after another."""
+    nodes, rows, vocabulary = *hidden.shape[:2], matrix.shape[1]
+    chunk = chunk or (CHUNK_ON_GPU if hidden.is_cuda else CHUNK_ON_CPU)
+    cut = list(pieces(nodes, rows, vocabulary, chunk))
+    padded = -(-vocabulary // ALIGNED) * ALIGNED
+    most = max((n.stop - n.start) * (r.stop - r.start) for n, r in cut)
+    buffer = hidden.new_empty(most * padded)
+    for n, r in cut:
+        shape = (n.stop - n.start, r.stop - r.start)
+        count = shape[0] * shape[1]
+        logits_nrp = buffer[: count * padded].view(*shape, padded)
+        logits = logits_nrp[..., :vocabulary]
+        _product(hidden[n, r], matrix[n].transpose(1, 2), logits)
+        losses = hidden.new_empty(shape, dtype=_wide(hidden.dtype))
+        right = targets[n, r].contiguous()
+        if hidden.is_cuda and kernels.AVAILABLE and losses.dtype == torch.float32:
+            flat = logits_nrp.view(count, padded)[:, :vocabulary]
+            loss_kernels.cross_entropy_(flat, right.view(-1), losses.view(-1), scale)
+        else:
+            _cross_entropy_(logits, right, losses, scale)
+        yield n, r, logits, losses
+
+
+def _cross_entropy_(logits: Tensor, targets: Tensor, losses: Tensor, scale: float | None) -> None:
+    """What `loss_kernels.cross_entropy_` does, by operations of torch."""
+    wide = logits.to(losses.dtype)
+    at = targets[..., None]
+    level = wide.logsumexp(dim=-1, keepdim=True)
+    losses.copy_((level - wide.gather(-1, at)).squeeze(-1))
+    if scale is not None:
+        share = (wide - level).exp_()
+        share.scatter_add_(-1, at, torch.full_like(level, -1.0))
+        logits.copy_(share.mul_(scale))
+
+
+@torch.library.custom_op("basegraph::linear_cross_entropy", mutates_args=())
+def _with_gradients(
+    hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(losses (n,), d_hidden, d_matrix)."""
+    rows, vocabulary = hidden.shape[1], matrix.shape[1]
+    losses = hidden.new_zeros(len(hidden), dtype=_wide(hidden.dtype))
+    d_hidden, d_matrix = torch.empty_like(hidden), torch.empty_like(matrix)
+    most = chunk or (CHUNK_ON_GPU if hidden.is_cuda else CHUNK_ON_CPU)
+    once = rows * vocabulary <= most
+    total = None if once else torch.zeros_like(matrix, dtype=_wide(matrix.dtype))
+    for n, r, gradient, values in _walk(hidden, matrix, targets, chunk, 1.0 / rows):
+        losses[n] += values.sum(dim=1) / rows
+        _product(gradient, matrix[n], d_hidden[n, r])
+        _product(gradient.transpose(1, 2), hidden[n, r], d_matrix[n])
+        if total is not None:
+            total[n] += d_matrix[n]
+    if total is not None:
+        d_matrix.copy_(total)
+    return losses, d_hidden, d_matrix
+
+
+@_with_gradients.register_fake
+def _(hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
+    losses = hidden.new_empty(len(hidden), dtype=_wide(hidden.dtype))
+    return losses, torch.empty_like(hidden), torch.empty_like(matrix)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    ctx.save_for_backward(output[1], output[2])
+
+
+def _backward(ctx: Any, g: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    d_hidden, d_matrix = ctx.saved_tensors
+    g_n11 = g[:, None, None]
+    return (d_hidden * g_n11).to(d_hidden.dtype), (d_matrix * g_n11).to(d_matrix.dtype), None, None
+
+
+_with_gradients.register_autograd(_backward, setup_context=_keep)
+
+
+@torch.library.custom_op("basegraph::row_cross_entropy", mutates_args=())
+def _without_gradients(hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int) -> Tensor:
+    losses = hidden.new_empty(hidden.shape[:2], dtype=_wide(hidden.dtype))
+    for n, r, _, values in _walk(hidden, matrix, targets, chunk, None):
+        losses[n, r] = values
+    return losses
+
+
+@_without_gradients.register_fake
+def _(hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int) -> Tensor:
+    return hidden.new_empty(hidden.shape[:2], dtype=_wide(hidden.dtype))

@@ -1,0 +1,109 @@
+"""Triton kernel for the cross-entropy of logits and its gradient, in place.
+
+A program holds a row: the logits of one token. It reads them once and writes their gradient over
+them, so a chunk of logits passes through memory once each way. Rows too long for the registers of a
+program are read twice; the second time they come from the cache.
+
+Triton comes with torch for GPUs; without it `kernels.AVAILABLE` is false.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from basegraph.models.kernels import AVAILABLE
+
+if AVAILABLE:
+    import triton
+    import triton.language as tl
+
+WHOLE_ROW = 65536
+"""Logits of a row up to which a program holds all of them."""
+PIECE = 8192
+"""Logits of a longer row that a program works on at a time."""
+LOGITS_PER_WARP = 2048
+"""Logits that a warp holds: 64 for each of its threads."""
+
+
+if AVAILABLE:
+
+    @triton.jit
+    def _whole_kernel(
+        logits, targets, losses, stride, scale,
+        COUNT: tl.constexpr, GRADIENT: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        """loss = log Σ exp(logits) - logits[target]; logits ← (softmax - onehot) · scale."""
+        row = tl.program_id(0).to(tl.int64)
+        target = tl.load(targets + row)
+        logits += row * stride
+        column = tl.arange(0, BLOCK)
+        inside = column < COUNT
+        x = tl.load(logits + column, mask=inside, other=float("-inf")).to(tl.float32)
+        largest = tl.max(x)
+        picked = tl.sum(tl.where(column == target, x, 0.0))
+        x = tl.exp(x - largest)
+        total = tl.sum(x)
+        tl.store(losses + row, tl.log(total) + largest - picked)
+        if GRADIENT:
+            y = x * (scale / total) - tl.where(column == target, scale, 0.0)
+            tl.store(logits + column, y.to(logits.dtype.element_ty), mask=inside)
+
+    @triton.jit
+    def _pieces_kernel(
+        logits, targets, losses, stride, scale,
+        COUNT: tl.constexpr, GRADIENT: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        """The same for a row of any length, in two passes over its pieces."""
+        row = tl.program_id(0).to(tl.int64)
+        target = tl.load(targets + row)
+        logits += row * stride
+        picked = tl.load(logits + target).to(tl.float32)
+        column = tl.arange(0, BLOCK)
+        largest = tl.full((), float("-inf"), tl.float32)
+        total = tl.full((), 0.0, tl.float32)
+        for start in range(0, COUNT, BLOCK):
+            inside = start + column < COUNT
+            x = tl.load(logits + start + column, mask=inside, other=float("-inf")).to(tl.float32)
+            higher = tl.maximum(largest, tl.max(x))
+            total = total * tl.exp(largest - higher) + tl.sum(tl.exp(x - higher))
+            largest = higher
+        level = largest + tl.log(total)
+        tl.store(losses + row, level - picked)
+        if GRADIENT:
+            tl.debug_barrier()  # every thread has read the target's logit before it is overwritten
+            for start in range(0, COUNT, BLOCK):
+                inside = start + column < COUNT
+                x = tl.load(logits + start + column, mask=inside, other=0.0).to(tl.float32)
+                y = tl.exp(x - level) * scale - tl.where(start + column == target, scale, 0.0)
+                tl.store(logits + start + column, y.to(logits.dtype.element_ty), mask=inside)
+
+
+def cross_entropy_(
+    logits_rv: Tensor,
+    targets_r: Tensor,
+    losses_r: Tensor,
+    scale: float | None,
+    *,
+    block: int = 0,
+    warps: int = 0,
+) -> None:
+    """Write the loss of every row, and over the logits their gradient times `scale`.
+
+    Args:
+        logits_rv: Rows of logits on a GPU, next to each other within a row.
+        targets_r: The right one of each row, int64.
+        losses_r: Where the losses go, float32.
+        scale: What gradients are multiplied by; None: the logits stay.
+        block: Logits that a program works on at a time; 0: by the length of a row.
+        warps: Of a program; 0: by the block.
+
+    """
+    rows, count = logits_rv.shape
+    whole = triton.next_power_of_2(count)
+    block = block or (whole if whole <= WHOLE_ROW else PIECE)
+    warps = warps or min(32, max(4, block // LOGITS_PER_WARP))
+    kernel = _whole_kernel if block >= whole else _pieces_kernel
+    kernel[(rows,)](
+        logits_rv, targets_r, losses_r, logits_rv.stride(0), scale or 0.0,
+        COUNT=count, GRADIENT=scale is not None, BLOCK=block, num_warps=warps,
+    )  # fmt: skip

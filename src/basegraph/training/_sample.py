@@ -1,0 +1,164 @@
+"""Text from the averaged model of a run, token by token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from basegraph.algorithms.method import Method
+from basegraph.data.catalog import located
+from basegraph.data.dataset import OWN
+from basegraph.data.philox import raw_words
+from basegraph.data.tokenizer import ByteTokenizer, FileTokenizer, Tokenizer
+from basegraph.engines.device import pick_device
+from basegraph.errors import InvalidArgument
+from basegraph.models.networks import build, context_of
+from basegraph.topologies.core.integers import at_least
+from basegraph.training._export import export
+from basegraph.training.config import RunConfig, read_saved
+
+_DRAWS = 8
+"""Stream of the seed."""
+
+
+class Sampled(NamedTuple):
+    """A text that a model has written."""
+
+    prompt: str
+    text: str
+    """What comes after the prompt."""
+    tokens: list[int]
+    """The same as tokens."""
+
+
+def sample(
+    run: Path | str,
+    *,
+    prompt: str = "\n",
+    tokens: int = 200,
+    temperature: float = 0.8,
+    seed: int = 0,
+    node: int | None = None,
+    module: nn.Module | None = None,
+    context: int | None = None,
+    algorithm: Method | None = None,
+) -> Sampled:
+    """Let the model of a run on text write: a pure function of the arguments and the checkpoint.
+
+    Args:
+        run: The run's folder; its last checkpoint is read.
+        prompt: What the text begins with.
+        tokens: How many tokens to write.
+        temperature: What logits are divided by: 0 always takes the likeliest token, 1 draws tokens
+            as the model predicts them.
+        seed: What the tokens are drawn from.
+        node: Whose model; None: the average of all nodes' models.
+        module: The module, where the run was trained with one that was passed from Python: it maps
+            tokens (b, t) to logits (b, t, v).
+        context: The most tokens that the module reads at once; None: what its spec or its attribute
+            `context` says, or all of them.
+        algorithm: The method, where the run was trained with one that was passed from Python.
+
+    Returns:
+        The prompt and what comes after it.
+
+    Raises:
+        InvalidArgument: There is no such run or node, it was not trained on text, or the module is
+            missing.
+        CheckpointError: The run has no checkpoint.
+
+    Example:
+        >>> import tempfile
+        >>> import basegraph as bg
+        >>> config = bg.RunConfig(nodes=8, dataset="text", model="gpt-tiny", epochs=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     rows = bg.train(config, f"{folder}/run")
+        ...     written = bg.sample(f"{folder}/run", prompt="To be", tokens=7)
+        >>> written.prompt, len(written.tokens)
+        ('To be', 7)
+
+    """
+    tokens = at_least(1, below=2**31, tokens=tokens)
+    seed = at_least(0, seed=seed)
+    if not 0 <= temperature < float("inf"):
+        raise InvalidArgument("temperature", temperature, "must be a number ≥ 0")
+    if not prompt:
+        raise InvalidArgument("prompt", prompt, "must not be empty: the first token follows it")
+    parameters = export(run, node=node, algorithm=algorithm)
+    config = RunConfig(**read_saved(Path(run) / "config.toml"))
+    tokenizer = _tokenizer(config)
+    model = module or _built(config, tokenizer.vocabulary).to(pick_device("auto"))
+    _load(model, parameters)
+    content = np.frombuffer(prompt.encode("utf-8"), np.uint8)
+    given = tokenizer.encode(content, "the prompt").tokens.tolist()
+    size = context or context_of(config.model) or getattr(model, "context", None)
+    written = generate(model, given, tokens, size, temperature, seed)
+    return Sampled(prompt, tokenizer.decode(written), written)
+
+
+@torch.no_grad()
+def generate(
+    module: nn.Module,
+    given: list[int],
+    count: int,
+    context: int | None,
+    temperature: float,
+    seed: int,
+) -> list[int]:
+    """The tokens that a module writes after those that are given.
+
+    Args:
+        module: Tokens (b, t) -> logits (b, t, v).
+        given: At least one token.
+        count: How many tokens to write.
+        context: The most tokens that the module reads at once; None: all.
+        temperature: Of the draws; 0: the likeliest token.
+        seed: What is drawn from: a number for every token.
+
+    """
+    draws = raw_words(seed, np.array([_DRAWS]), np.array([0]), count)[0]
+    tokens, device = list(given), next(module.parameters()).device
+    for word in draws.tolist():
+        window = tokens[-context:] if context else tokens
+        logits: Tensor = module(torch.tensor([window], device=device))[0, -1].double().cpu()
+        if not temperature:
+            tokens.append(int(logits.argmax()))
+            continue
+        shares = torch.softmax(logits / temperature, dim=0).cumsum(dim=0)
+        place = torch.tensor((word >> 11) / 2**53, dtype=shares.dtype) * shares[-1]
+        drawn = int(torch.searchsorted(shares, place, right=True))
+        tokens.append(min(drawn, len(shares) - 1))
+    return tokens[len(given) :]
+
+
+def _tokenizer(config: RunConfig) -> Tokenizer:
+    """The one of a run on text."""
+    text = config.dataset == "text" or config.dataset.startswith("text:")
+    if not text:
+        raise InvalidArgument("run", config.dataset, "was not trained on text")
+    if not config.tokenizer:
+        return ByteTokenizer()
+    path = located(config.tokenizer, Path(config.data_dir) if config.data_dir else None)
+    return FileTokenizer(path or Path(config.tokenizer))
+
+
+def _load(module: nn.Module, parameters: dict[str, Tensor]) -> None:
+    """Give a module these parameters; tied ones have their first name."""
+    names = {name for name, _ in module.named_parameters()}
+    try:
+        module.load_state_dict(parameters, strict=False)
+    except RuntimeError:
+        names = set()
+    if names != parameters.keys():
+        raise InvalidArgument("module", type(module).__name__, "is not the model of the run")
+
+
+def _built(config: RunConfig, vocabulary: int) -> nn.Module:
+    """The module that the configuration names."""
+    if config.model.startswith(OWN):
+        raise InvalidArgument("model", config.model, "was passed from Python: use bg.sample")
+    return build(config.model, (context_of(config.model) or 1,), None, config.seed, vocabulary)

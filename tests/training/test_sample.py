@@ -1,0 +1,129 @@
+"""Text from the averaged model of a run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+import basegraph as bg
+from basegraph.training._sample import generate
+from support.cli import ok, run_here
+
+CONFIG = bg.RunConfig(
+    nodes=8, dataset="text", model="gpt-tiny:layers=1,width=16,context=32", epochs=1, validation=0.0
+)
+
+
+class After(nn.Module):
+    """Logits that depend on the last token and on how many there are."""
+
+    def __init__(self, size=5):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(size, size)
+        self.lengths = []
+
+    def forward(self, tokens):
+        self.lengths.append(tokens.shape[1])
+        return self.table(tokens)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / "text"
+    bg.train(CONFIG, run)
+    return run
+
+
+def test_the_likeliest_token_is_taken_at_temperature_zero():
+    module = After()
+    after = module.table.weight.argmax(dim=1).tolist()
+    written = generate(module, [3], 6, None, 0.0, seed=0)
+    expected = [after[3]]
+    while len(expected) < 6:
+        expected.append(after[expected[-1]])
+    assert written == expected
+    assert generate(module, [3], 6, None, 0.0, seed=1) == expected
+
+
+def test_the_window_is_cut_to_the_context():
+    module = After()
+    generate(module, [0, 1, 2], 5, 4, 1.0, seed=0)
+    assert module.lengths == [3, 4, 4, 4, 4]
+
+
+def test_draws_follow_the_models_shares():
+    module = After()
+    drawn = [generate(module, [2], 1, None, 1.0, seed=seed)[0] for seed in range(2000)]
+    shares = torch.softmax(module.table.weight[2], dim=0)
+    counts = torch.bincount(torch.tensor(drawn), minlength=5) / len(drawn)
+    assert torch.allclose(counts, shares.detach(), atol=0.05)
+
+
+def test_a_pure_function_of_the_seed(run):
+    first, again, other = (
+        bg.sample(run, prompt="To be", tokens=20, seed=seed) for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first.tokens != other.tokens
+    assert len(first.tokens) == 20
+    assert bytes(first.tokens).decode("utf-8", "replace") == first.text
+
+
+def test_the_averaged_model_or_a_nodes_writes(run):
+    module = bg.models.build(CONFIG.model, (32,), None, 0, 256)
+    module.load_state_dict(bg.export(run, node=1))
+    expected = generate(module, [84], 12, 32, 0.8, 0)
+    assert bg.sample(run, prompt="T", tokens=12, node=1).tokens == expected
+
+
+def test_a_module_of_ones_own(tmp_path):
+    class Next(nn.Sequential):
+        pass
+
+    module = Next(nn.Embedding(256, 4), nn.Linear(4, 256))
+    bg.train(CONFIG, tmp_path / "run", dataset=bg.data.load("text", context=8), module=module)
+    given = {"prompt": "x", "tokens": 5}
+    written = bg.sample(tmp_path / "run", module=module, context=8, **given)
+    assert len(written.tokens) == 5
+    with pytest.raises(bg.InvalidArgument, match="model='own: Next': was passed from Python"):
+        bg.sample(tmp_path / "run", **given)
+    with pytest.raises(bg.InvalidArgument, match="module='Linear': is not the model of the run"):
+        bg.sample(tmp_path / "run", module=nn.Linear(4, 4), **given)
+
+
+def test_the_command(run):
+    flags = ["--prompt", "To be", "--tokens", "30", "--temperature", "0.5", "--seed", "3"]
+    printed = ok("sample", run, *flags)
+    written = bg.sample(run, prompt="To be", tokens=30, temperature=0.5, seed=3)
+    assert printed == f"To be{written.text}\n"
+    answer = json.loads(ok("sample", run, *flags, "--json"))
+    assert answer["tokens"] == written.tokens
+    assert (answer["model"], answer["seed"]) == ("averaged model", 3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--tokens", "0"], "--tokens='0': must be an integer ≥ 1"),
+        (["--temperature", "-1"], "--temperature=-1.0: must be a number ≥ 0"),
+        (["--prompt", ""], "--prompt='': must not be empty"),
+        (["--node", "9"], "--node=9: "),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(run, flags, complaint):
+    done = run_here("sample", run, *flags)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_only_runs_on_text_write(tmp_path):
+    bg.train(bg.RunConfig(nodes=2, epochs=1), tmp_path / "digits")
+    done = run_here("sample", tmp_path / "digits")
+    assert done.returncode == 2
+    assert "RUN='digits': was not trained on text" in done.stderr
+    assert run_here("sample", tmp_path).returncode == 2
