@@ -64,4 +64,4 @@ def test_trackers_sum_to_what_they_track():
 
 def test_which_methods_keep_their_state():
     keep = [name for name in ALGORITHMS if ALGORITHMS[name]().keeps_state]
-    assert keep == ["dsgd", "dsgdm", "qg-dsgdm", "allreduce-sgd", "adamw", "allreduce-adamw"]
+    assert keep == ["dsgd", "dsgdm", "qg-dsgdm", "adamw", "allreduce-sgd", "allreduce-adamw"]
