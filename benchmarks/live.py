@@ -218,6 +218,12 @@ def state(process: int) -> tuple[float, int]:
     return int(memory.group(1)) / 1024, int(threads.group(1))
 
 
+def settled_state(process: int) -> tuple[float, int]:
+    """The same after a second without events: while nodes connect, there are more threads."""
+    time.sleep(1.0)
+    return state(process)
+
+
 def disturbed(options: argparse.Namespace, data: Data) -> int:
     """A job with events; the steps it has made."""
     dice = random.Random(options.seed)
@@ -230,16 +236,16 @@ def disturbed(options: argparse.Namespace, data: Data) -> int:
             job.start()
         witness = min(job.running)
         job.wait(options.nodes, dict.fromkeys(job.running, 0.0))
-        before = state(job.running[witness])
+        before = settled_state(job.running[witness])
         for number in range(options.events):
             kind = event(job, dice, options, faults, joins, witness)
             counts[kind] += 1
             if number % 10 == 9:
                 print(f"  {number + 1} events, {len(job.running)} nodes", flush=True)
             if number == options.events // 5:
-                before = state(job.running[witness])
+                before = settled_state(job.running[witness])
             time.sleep(dice.uniform(0.0, 0.3))
-        after = state(job.running[witness])
+        after = settled_state(job.running[witness])
         steps, accuracy = job.finish(options.steps)
     finally:
         job.close()
