@@ -319,7 +319,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         saved = state_dict["param_groups"][0].get("algorithm", self.method.name)
         if saved != self.method.name:
             raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
-        self._node.drop_exchange()
+        self._node.exchanges.drop()
         super().load_state_dict(state_dict)
         for group in self.param_groups:  # of a state that was saved before an option existed
             for name, value in self.defaults.items():

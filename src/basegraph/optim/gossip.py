@@ -208,11 +208,11 @@ class Gossip(NodeOptimizer):
         node, outer = self._node, self._outer
         if outer is not None:
             outer.begin(step)
-        drift = node.drift(step) if node.options.overlapped else None
+        drift = node.exchanges.drift(step) if node.options.overlapped else None
         loss = adapt()
         node.check_parameters()  # an optimizer may assign p.data
         buffers = node.mixed_buffers(step)  # which a closure has updated
-        exchange = None if node.options.overlapped or outer else node.exchange(step)
+        exchange = None if node.options.overlapped or outer else node.exchanges.at(step)
         if outer is not None:
             outer.step(step)
         if drift is not None:
@@ -268,7 +268,7 @@ class Gossip(NodeOptimizer):
             InvalidArgument: It is not a state of `Gossip`.
 
         """
-        self._node.drop_exchange()
+        self._node.exchanges.drop()
         if not {"optimizer", "gossip_step"} <= state_dict.keys():
             raise InvalidArgument("state_dict", sorted(state_dict), "is not a state of Gossip")
         if ("outer" in state_dict) != (self._outer is not None):

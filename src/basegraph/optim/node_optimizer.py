@@ -54,12 +54,12 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     @property
     def mixer(self) -> DistributedMixer:
         """What exchanges vectors with the neighbors."""
-        return self._node.mixer
+        return self._node.exchanges.mixer
 
     @property
     def traffic(self) -> Traffic:
         """Bytes sent and seconds waited so far."""
-        return self._node.mixer.traffic
+        return self._node.exchanges.mixer.traffic
 
     @property
     def topology(self) -> Topology:

@@ -72,7 +72,7 @@ class DistributedEngine:
             ),
         )
         node.start({"algorithm": problem.method.name})
-        self.mixer = node.mixer
+        self.mixer = node.exchanges.mixer
         self.method = NodeMethod(problem.method, node)
         self._step = 0
         self._epoch: tuple[int, dict[str, Tensor]] | None = None

@@ -67,13 +67,13 @@ class NodeMethod:
         with node.one_step(step):
             buffers = node.mixed_buffers(step)
             if node.options.overlapped:
-                drift = node.drift(step)
+                drift = node.exchanges.drift(step)
                 blocks = [self._decayed(block) for block in blocks]
                 if drift is not None:
                     node.x_d.add_(drift)
                 exchange = None
             else:
-                exchange = node.exchange(step, average=self.method.centralized)
+                exchange = node.exchanges.at(step, average=self.method.centralized)
             self._follow_model()
             if step == 0:  # the model may have been loaded since this was built
                 self._begin()
@@ -93,7 +93,7 @@ class NodeMethod:
     @torch.no_grad()
     def restore(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` returned."""
-        self.node.drop_exchange()
+        self.node.exchanges.drop()
         for name, vector in self.vectors().items():
             vector.copy_(vectors[name])
         self._show_model()

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines.distributed.buffers import ModelBuffers, warn_of_statistics
-from basegraph.engines.distributed.exact_average import ExactAverage
+from basegraph.engines.distributed.exchanges import Exchanges
 from basegraph.engines.distributed.initial import InitialModel
 from basegraph.engines.distributed.meeting_plan import MeetingPlan
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
-from basegraph.engines.distributed.mixer import DistributedMixer
-from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import FlatParameters
-from basegraph.engines.distributed.pending import NotFinite, Pending
+from basegraph.engines.distributed.pending import NotFinite
 from basegraph.engines.distributed.recovery import generation, survivors
 from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles, writable_folder
 from basegraph.engines.distributed.shutdown.request import StopRequest
-from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
-from basegraph.engines.distributed.traffic import Traffic
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core._digest import digest
@@ -57,33 +52,19 @@ class Node:
         self.options = options
         self.membership = membership.on(parameters[0].device)
         self.topology = topology
-        self._connect(start=0, traffic=None)
         self.meetings = MeetingPlan(options.local_steps)
         model = options.model
         self.buffers = None if model is None else ModelBuffers(model, parameters)
         if self.buffers is None and self.membership.node == 0 and topology.n > 1:
             warn_of_statistics(parameters)
         self.flat = FlatParameters(parameters)
-        self.pending: Pending | None = None
+        self.exchanges = Exchanges(self.flat, topology, self.membership, options)
         self.checkpoint = (
             None if options.checkpoint is None else writable_folder(options.checkpoint)
         )
         self._files: NodeFiles | None = None
         self.stop = StopRequest(watch_torchrun=options.stop_with_torchrun)
         self._initial: InitialModel | None = None
-
-    def _connect(self, start: int, traffic: Traffic | None) -> None:
-        """Make what depends on who the nodes are."""
-        self.mixer = DistributedMixer(
-            self.membership,
-            wire=self.options.wire,
-            refuse_nonfinite=self.options.refuse_nonfinite,
-            traffic=traffic,
-        )
-        self.schedule = Schedule(
-            self.topology, self.membership.node, self.options.local_steps, start
-        )
-        self._exact = ExactAverage(self.topology, self.mixer)
 
     @property
     def x_d(self) -> Tensor:
@@ -124,7 +105,7 @@ class Node:
     def facts(self) -> dict[str, object]:
         """What must be the same on all nodes, by name."""
         return {
-            "number of the optimizer": self.mixer.number,
+            "number of the optimizer": self.exchanges.mixer.number,
             "parameters": [tuple(p.shape) for p in self.flat.parameters],
             "names": None if self.buffers is None else self.buffers.names,
             "dtype": self.x_d.dtype,
@@ -157,9 +138,13 @@ class Node:
 
     def rebuild(self, step: int) -> None:
         """Go on with other nodes: the topology for their number, from round 0 at this step."""
-        self.pending = None
         self.topology = build_topology(self.topology.spec, self.membership.n)
-        self._connect(step, self.mixer.traffic)
+        self.exchanges.abandon()
+        self.exchanges = Exchanges(
+            *(self.flat, self.topology, self.membership, self.options),
+            start=step,
+            traffic=self.exchanges.mixer.traffic,
+        )
         if self._files is not None and self.checkpoint is not None:
             generation.begin(self.checkpoint, self._files.generation)
 
@@ -210,7 +195,7 @@ class Node:
             self.check_initial_model(resumed=step > 0)
             yield
         if self.options.overlapped and not self.meetings.due(step + 1):
-            self._prefetch(step + 1)
+            self.exchanges.prefetch(step + 1)
         self.save_if_due(step + 1)
 
     @contextmanager
@@ -258,57 +243,11 @@ class Node:
                 "node %d: no checkpoint after %d steps: %s", self.membership.node, step, error
             )
 
-    def exchange(
-        self, step: int, content: str = "parameters", *, average: bool = False
-    ) -> Exchange | None:
-        """What makes the exchange of a step, or None if that is a local step.
-
-        Args:
-            step: The step.
-            content: What is exchanged, one of `stamp.CONTENTS`.
-            average: Take the average of all nodes, instead of the topology's round.
-
-        """
-        if average:
-            exchanges = self.schedule.communicates(step)
-            return (lambda v, out: self.mixer.average(v, step, out)) if exchanges else None
-        neighbors = self.schedule.at(step)
-        if neighbors is None:
-            return None
-        stamp = Stamp("step()", step, content=content)
-        return lambda v, out: self.mixer.mix(v, stamp, neighbors, out=out)
-
-    def _prefetch(self, step: int) -> None:
-        """Start the exchange of x for the next step, to run while its gradient is computed.
-
-        If a neighbor turns out to be lost already, that step reports it; this one is complete.
-        """
-        with suppress(PeerLost):
-            self._start_exchange(step)
-
-    def _start_exchange(self, step: int) -> None:
-        neighbors = self.schedule.at(step)
-        if neighbors is not None:
-            stamp = Stamp("step()", step)
-            self.pending = self.mixer.start(self.x_d, stamp, neighbors, copy=True)
-
-    def drift(self, step: int) -> Tensor | None:
-        """Finish the exchange that was prefetched for this step, or make it now.
-
-        Returns:
-            What the exchange adds to x, or None if there was none.
-
-        """
-        if self.pending is None:
-            self._start_exchange(step)
-        pending, self.pending = self.pending, None
-        return None if pending is None else pending.drift()
-
     def mixed_buffers(self, step: int) -> Tensor | None:
         """What the model's buffers become in this step, if they are to be mixed."""
         if self.buffers is None or self.options.buffers == "local":
             return None
-        own, exchange = self.buffers.gather(), self.exchange(step, "buffers")
+        own, exchange = self.buffers.gather(), self.exchanges.at(step, "buffers")
         if own is None or exchange is None:
             return None
         return exchange(own, torch.empty_like(own))
@@ -318,25 +257,13 @@ class Node:
         if self.buffers is not None and mixed is not None:
             self.buffers.scatter(mixed)
 
-    def drop_exchange(self) -> None:
-        """Wait for a prefetched exchange and discard its outcome."""
-        pending, self.pending = self.pending, None
-        if pending is not None and self.membership.group is not None:
-            pending.wait()
-
-    def __del__(self) -> None:
-        """Complete messages under way before the buffers that they use are freed."""
-        if getattr(self, "pending", None) is not None and dist.is_initialized():
-            with suppress(PeerLost, OutOfStep):  # which was reported before
-                self.drop_exchange()
-
     def average_models(self, phase: str, step: int) -> None:
         """Replace every node's model by the average of all, by gossip."""
         with self.rescued(step):
-            self.drop_exchange()
-            x_d = self._exact(self.x_d, Stamp(phase, step))
+            self.exchanges.drop()
+            x_d = self.exchanges.average(self.x_d, Stamp(phase, step))
             own = None if self.buffers is None else self.buffers.gather()
             if own is not None:
-                own = self._exact(own, Stamp(phase, step, content="buffers"))
+                own = self.exchanges.average(own, Stamp(phase, step, content="buffers"))
         self.x_d.copy_(x_d)
         self.put_buffers(own)

@@ -61,7 +61,7 @@ class OuterStep:
 
         """
         node, anchor = self._node, self._anchor
-        exchange = node.exchange(step, average=self.method.centralized)
+        exchange = node.exchanges.at(step, average=self.method.centralized)
         if exchange is None or anchor is None:
             return
         if self._way is None:

@@ -148,7 +148,7 @@ class Turnover:
         if keeps[self.membership.node]:
             return False
         content = take_over(meeting.source, self.membership)
-        self.node.drop_exchange()
+        self.node.exchanges.drop()
         self.trained.unpack(content["trained"])
         self.node.unpack(content["node"])
         return True
