@@ -45,8 +45,7 @@ HELP = [
     *["reproduce", "reproduce consensus", "reproduce lengths", "reproduce illustrations"],
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
     *["data", "data check", "data download", "bench", "bench model", "export"],
-    "launch",
-    *["sample"],
+    *["launch", "sample", "reproduce language"],
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",
@@ -56,6 +55,7 @@ NEEDS = {
     "sample run": "torch",
     "reproduce mnist --out mnist": "torch",
     "reproduce pairs --out pairs": "torch",
+    "reproduce language --out language": "torch",
     "topology base -n 6 --draw base.svg": "matplotlib",
     "lengths -n 2:5 -k 1 --plot lengths.png": "matplotlib",
     "consensus -n 5 --plot consensus.png": "matplotlib",

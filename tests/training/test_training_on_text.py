@@ -155,6 +155,21 @@ def test_iid_is_a_shuffle():
     assert not np.array_equal(parts, iid(103, 10, seed=1))
 
 
+def test_an_epoch_may_be_some_steps(folder, tmp_path):
+    """What is trained on depends on the step alone, not on how long an epoch is."""
+    settings = {**vars(CONFIG), "schedule": "constant", "evaluate_every": 100}
+    runs = [
+        train(folder, tmp_path / str(steps), bg.RunConfig(**{**settings, **changes}))
+        for steps, changes in enumerate(
+            ({"epochs": 3, "epoch_steps": 4}, {"epochs": 2, "epoch_steps": 6})
+        )
+    ]
+    first, second = (rows[-1] for rows in runs)
+    assert first["step"] == second["step"] == 12
+    assert (first["epoch"], second["epoch"]) == (3, 2)
+    assert first["test_loss"] == second["test_loss"]
+
+
 def test_a_resumed_run_is_the_whole_one(folder, tmp_path):
     whole = train(folder, tmp_path / "whole")
 

@@ -16,6 +16,7 @@ from basegraph.cli.compare import compare
 from basegraph.cli.consensus import consensus
 from basegraph.cli.explore import explore
 from basegraph.cli.export import export
+from basegraph.cli.language import language
 from basegraph.cli.launch import launch
 from basegraph.cli.lengths import lengths
 from basegraph.cli.sample import sample
@@ -50,6 +51,7 @@ for command in (
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
     launch
 )
+reproduce.app.command()(language)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

@@ -119,11 +119,11 @@ def mnist(
     }
     names = mnist_experiment.outputs(alphas)
     folder = ResultFolder(out, names, force=force or resume)
-    with locked("--out", out), _displays() as progress:
+    with locked("--out", out), displays() as progress:
         summary = mnist_experiment.reproduce(
             folder, settings, seeds, alphas, resume=resume, progress=progress
         )
-    _print(
+    print_rows(
         summary, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
     )
     data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
@@ -180,11 +180,11 @@ def pairs(
     }
     chosen = parse_specs("--topologies", topologies) if topologies else pairs_experiment.TOPOLOGIES
     folder = ResultFolder(out, pairs_experiment.outputs(rates), force=force or resume)
-    with locked("--out", out), _displays() as progress:
+    with locked("--out", out), displays() as progress:
         summary = pairs_experiment.reproduce(
             folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )
-    _print(summary, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
+    print_rows(summary, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
     data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
     folder.provenance(data, runs=origins(folder))
     print(f"written to {folder.path}")
@@ -224,7 +224,7 @@ def comparison_table(
     if json:
         as_json({"comparison": compared, "convergence": rates})
         return
-    _print(compared, f"topologies on {n} nodes; bytes of the busiest node, {size} parameters")
+    print_rows(compared, f"topologies on {n} nodes; bytes of the busiest node, {size} parameters")
     print(f"where the average is never exact, consensus means: error × {table_experiment.SHRINK:g}")
     for name, meaning in MEANINGS.items():
         print(f"{name}: {meaning}.")
@@ -233,21 +233,22 @@ def comparison_table(
         print("D and noise are Monte-Carlo estimates here.")
     print()
     title = f"rounds DSGD needs, in units of L·F0: n={n}, {_said(constants)}"
-    _print(rates, title, missing="–")
+    print_rows(rates, title, missing="–")
     print(table_experiment.CAUTION)
     print(f"\nwritten to {folder.path}")
 
 
 @contextmanager
-def _displays() -> Iterator[Callable[[list[str]], Any]]:
+def displays(quiet: bool = False) -> Iterator[Callable[[list[str]], Any]]:
     """One display after another, for the sweeps that an experiment makes."""
     from basegraph.cli.sweep import SweepDisplay
 
     with ExitStack() as stack:
-        yield lambda names: stack.enter_context(SweepDisplay(names)).progress()
+        yield lambda names: stack.enter_context(SweepDisplay(names, quiet)).progress()
 
 
-def _print(rows: list[dict[str, Any]], title: str, missing: str = "never") -> None:
+def print_rows(rows: list[dict[str, Any]], title: str, missing: str = "never") -> None:
+    """A table of rows that all have the keys of the first; what is None is said in words."""
     hidden = {"mean bytes per round"}
     columns = [column for column in rows[0] if column not in hidden]
     table(columns, [[_short(row[c], missing) for c in columns] for row in rows], title=title)

@@ -39,6 +39,15 @@ def require_samples(nodes: int, count: int, validation: float) -> None:
     _samples_per_node(count - _held_out(count, validation), nodes)
 
 
+def require_domains(nodes: int, labels: Labels) -> None:
+    """Refuse more nodes than domains where each domain is for one node."""
+    count = len(np.unique(labels))
+    if count < nodes:
+        raise InvalidArgument(
+            "nodes", nodes, f"must be at most the {count} domains, one for each node"
+        )
+
+
 def sample(count: int, size: int, seed: int, part: int) -> IntArray:
     """`size` of the numbers below `count`, or all, in ascending order; smaller ones are nested.
 
@@ -166,11 +175,8 @@ def by_domain(labels: Labels, nodes: int, seed: int, order: str = "shuffled") ->
     """
     check_order(order)
     nodes = at_least(1, nodes=nodes)
+    require_domains(nodes, labels)
     kinds = np.unique(labels)
-    if len(kinds) < nodes:
-        raise InvalidArgument(
-            "nodes", nodes, f"must be at most the {len(kinds)} domains, one for each node"
-        )
     shares = [np.flatnonzero(np.isin(labels, kinds[first::nodes])) for first in range(nodes)]
     size = max(map(len, shares))
     parts = np.stack([np.resize(share, size) for share in shares])

@@ -62,7 +62,7 @@ class EngineRun(Protocol):
         """What the steps are made on, and how: for the record."""
 
     def evaluate(self, selection: Selection) -> dict[str, Score]:
-        """The scores of these nodes on these samples, by set."""
+        """The scores of these nodes on these samples, by set, and by group where it has groups."""
 
     def consensus_distance(self) -> float:
         """(1/n) Σ_i |x_i - mean|²."""

@@ -37,8 +37,6 @@ class Score(NamedTuple):
     """Of the average of all models."""
     worst: float
     """Of the worst node."""
-    groups: tuple[Score, ...] = ()
-    """The same for each group of samples, where groups were asked for."""
 
 
 class Measure(NamedTuple):
@@ -54,23 +52,39 @@ class Measure(NamedTuple):
     each: bool = False
     """Whether samples are measured one by one, so that groups of them can be told apart."""
 
-    def score(self, nodes: Tensor, averaged: Tensor, samples: int | IntArray) -> Score:
-        """The score of some nodes' sums, and of that of the average of all models.
+    def score(self, nodes: Tensor, averaged: Tensor, samples: int) -> Score:
+        """The score of some nodes' sums, and of that of the average of all models."""
+        means = nodes.cpu().double() / samples
+        worst = means.min() if self.name == "accuracy" else means.max()
+        return Score(float(means.mean()), float(averaged) / samples, float(worst))
+
+    def scores(
+        self, name: str, nodes: Tensor, averaged: Tensor, samples: int | IntArray
+    ) -> dict[str, Score]:
+        """The score of a set, and those of its groups where there are any, by name.
 
         Args:
-            nodes: (m,) sums, or (m, g) by group.
+            name: The set's.
+            nodes: (m,) sums of some nodes, or (m, g) by group.
             averaged: (), or (g,) by group: the sums of the averaged model.
             samples: How many samples they are of, or (g,) how many of each group.
 
         """
-        if np.ndim(samples):
-            columns = zip(nodes.T, averaged, np.asarray(samples).tolist(), strict=True)
-            groups = tuple(self.score(*column) for column in columns)
-            whole = self.score(nodes.sum(dim=1), averaged.sum(), int(np.sum(samples)))
-            return whole._replace(groups=groups)
-        means = nodes.cpu().double() / samples
-        worst = means.min() if self.name == "accuracy" else means.max()
-        return Score(float(means.mean()), float(averaged) / float(samples), float(worst))
+        if isinstance(samples, int):
+            return {name: self.score(nodes, averaged, samples)}
+        whole = self.score(nodes.sum(dim=1), averaged.sum(), int(samples.sum()))
+        columns = zip(nodes.T, averaged, samples.tolist(), strict=True)
+        groups = {group_name(name, g): self.score(*column) for g, column in enumerate(columns)}
+        return {name: whole, **groups}
+
+
+def group_name(name: str, group: int) -> str:
+    """What the score of a group of a set is called.
+
+    >>> group_name("test", 3)
+    'test/3'
+    """
+    return f"{name}/{group}"
 
 
 def _correct(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -5,8 +5,8 @@
 - `scaling.py`: what a step and the exact average cost on a network, by a model.
 - `grid.py`: grids of configurations, from a sweep's file or from Python.
 - `sweep.py`: the runs of a grid, many side by side, on this machine; `on_ray.py` on a Ray cluster.
-- `mnist.py`, `pairs.py`: the training experiments, made of sweeps; `reporting.py` writes their
-  tables and says where their runs came from.
+- `mnist.py`, `pairs.py`, `language.py`: the training experiments, made of sweeps; `reporting.py`
+  and `language_report.py` write their tables and say where their runs came from.
 - `store.py`: the folder of an experiment's results.
 
 Sweeps and training experiments need torch (`pip install 'basegraph[train]'`), figures matplotlib

@@ -22,12 +22,11 @@ from typing import Any
 
 from basegraph.data.catalog import data_folder
 from basegraph.data.dataset import Dataset
-from basegraph.data.partition import require_samples
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.storage.inputs import read_toml
 from basegraph.topologies.catalog import topology
 from basegraph.training.config import RunConfig
-from basegraph.training.datasets import load_dataset
+from basegraph.training.datasets import load_dataset, require_enough
 from basegraph.training.problem import make_method
 
 MAX_RUNS = 10_000
@@ -87,8 +86,7 @@ def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> di
         for values in itertools.product(*grid.values()):
             chosen = dict(zip(grid, values, strict=True))
             config = RunConfig(**{**fixed, **chosen})
-            samples = len(dataset_of(config).train)
-            require_samples(config.nodes, samples, config.validation)
+            require_enough(config, dataset_of(config))
             make_method(config, topology(config.topology, config.nodes))
             name = run_name({key: chosen[key] for key in varied if key in chosen})
             if name in runs:

@@ -34,13 +34,15 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
     varied = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
     shown = []
     for config in configs:
-        central = config["algorithm"] == "allreduce-sgd"
+        central = config["algorithm"].startswith("allreduce-")
         head = "all-reduce" if central else f"{config['topology']}, {config['algorithm']}"
         shown.append(", ".join([head, *[f"{name}={config.get(name)}" for name in varied]]))
     return shown
 
 
-def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
+def draw_learning(
+    runs: list[dict[str, Any]], paths: list[Path], *, highest: float | None = None
+) -> None:
     """Draw test accuracy against epochs and against bytes; losses of runs without classes.
 
     Runs on text are drawn in bits per byte, against tokens and bytes. Several seeds become a mean
@@ -49,6 +51,7 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
     Args:
         runs: {config, rows} of every run: its configuration and the rows of its metrics.jsonl.
         paths: Files to write, in the formats of their suffixes.
+        highest: Where the vertical axis ends, if not where the data do.
 
     Raises:
         InvalidArgument: Some runs have accuracies and others losses.
@@ -83,6 +86,8 @@ def draw_learning(runs: list[dict[str, Any]], paths: list[Path]) -> None:
     for axis, (_, _, text) in zip(axes, axes_of_x, strict=True):
         axis.set_xlabel(text)
         axis.set_ylabel(f"mean {shown}")
+        if highest is not None:
+            axis.set_ylim(top=highest)
     axes[1].set_xscale("log")
     figure.legend(
         *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False

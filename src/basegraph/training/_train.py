@@ -12,7 +12,6 @@ from torch import nn
 from basegraph.algorithms.method import Method
 from basegraph.data.catalog import recorded_name
 from basegraph.data.dataset import OWN, Dataset
-from basegraph.data.partition import require_samples
 from basegraph.engines.device import pick_device
 from basegraph.engines.select import single_process_engine
 from basegraph.engines.signals import logged_signals
@@ -24,7 +23,7 @@ from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.training.config import RunConfig
-from basegraph.training.datasets import load_dataset
+from basegraph.training.datasets import load_dataset, require_enough
 from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder, open_run
 from basegraph.training.loop import Loop
@@ -146,7 +145,7 @@ def _train(
     own.require_all(config)
     modules = []
     for each in configs:  # what is cheap to find out comes first
-        require_samples(each.nodes, len(dataset.train), each.validation)
+        require_enough(each, dataset)
         modules.append(module or build_model(each, dataset))
     require_vocabulary(modules[0], dataset, config.model)
     model = FlatModel(modules[0])

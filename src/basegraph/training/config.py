@@ -117,7 +117,8 @@ class RunConfig:
     model: str = setting(
         "mlp", "mlp, lenet, vgg11, resnet18, or gpt with options such as gpt:layers=4,width=128."
     )
-    epochs: int = setting(60, "Passes over the data, each rounded up to whole steps.", low=1)
+    epochs: int = setting(60, "Passes over the data, each of whole steps; see epoch_steps.", low=1)
+    epoch_steps: int = setting(0, "Steps of an epoch; 0: a pass over the data.", low=0)
     batch: int = setting(32, "Samples per node and step.", low=1)
     lr: float = setting(0.1, "Learning rate η at its highest.", stacks=True, number=ABOVE_ZERO)
     schedule: str = setting(

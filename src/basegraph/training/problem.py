@@ -112,10 +112,11 @@ class Problem:
         sets = {"test": np.arange(len(dataset.test)), "validation": validation}
         groups = {} if self.tokens is None else self.tokens.test_groups()
         self.evaluated_last = everything(config.nodes, sets, groups)
+        self.steps_per_epoch = config.epoch_steps or -(-self.samples_per_node // config.batch)
         self.evaluated = on_the_way(
             config,
             self.evaluated_last,
-            self.samples_per_node * config.nodes,
+            self._samples_per_epoch(),
             predictions=self.tokens.context if self.tokens else 1,
         )
         self.heterogeneity = heterogeneity(labels, parts)
@@ -130,12 +131,16 @@ class Problem:
             image=(height, width),
             augmentations=augmentations,
         )
-        self.steps_per_epoch = max(1, -(-self.samples_per_node // config.batch))
         self.fingerprint = fingerprint(dataset, self.model, own)
         vector = self.model.initial()
         self._bytes_sent = BytesSent(
             self.topology, self.method, config.local_steps, len(vector) * vector.element_size()
         )
+
+    def _samples_per_epoch(self) -> int:
+        """Samples that all nodes together are trained on in an epoch."""
+        drawn = self.config.epoch_steps * self.config.batch or self.samples_per_node
+        return drawn * self.config.nodes
 
     @property
     def total_steps(self) -> int:

@@ -177,7 +177,7 @@ class Run:
             step=step,
             train_loss=self.loss_sum / self.loss_count if self.loss_count else math.nan,
             measure=problem.measure.name,
-            scores=scores,
+            scores={name: scores[name] for name in selection.sets},
             selection=selection,
             consensus_distance=self.view.consensus_distance(),
             bytes_per_node=self.bytes_sent,
@@ -185,8 +185,8 @@ class Run:
             tokens=problem.tokens_seen(step),
             bits_per_nat=problem.tokens.bits_per_nat(selection) if problem.tokens else None,
         )
-        if problem.tokens is not None and scores["test"].groups:
-            self.folder.write_domains(problem.tokens.domain_rows(scores["test"]))
+        if problem.tokens is not None and "test" in selection.groups:
+            self.folder.write_domains(problem.tokens.domain_rows(scores))
         self.rows.append(row)
         self.folder.append(row)
         self.reported = True

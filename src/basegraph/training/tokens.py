@@ -7,6 +7,7 @@ bytes of text that the tokens stand for, so that models with different tokenizer
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from basegraph.engines.evaluation import (
     Measure,
     Score,
     Selection,
+    group_name,
     mean_loss,
 )
 from basegraph.errors import InvalidArgument
@@ -75,11 +77,12 @@ class TokenScores(NamedTuple):
             for name, samples in selection.sets.items()
         }
 
-    def domain_rows(self, score: Score) -> list[dict[str, str | int | float]]:
+    def domain_rows(self, scores: Mapping[str, Score]) -> list[dict[str, str | int | float]]:
         """A row for every domain: how good models are on its held-out part."""
         assert self.text is not None
         rows: list[dict[str, str | int | float]] = []
-        for place, (name, mine) in enumerate(zip(self.text.domains, score.groups, strict=True)):
+        for place, name in enumerate(self.text.domains):
+            mine = scores[group_name("test", place)]
             own = self.text.test_domains == place
             tokens = int(np.count_nonzero(own)) * self.context
             size = int(self.text.test_bytes[own].sum())

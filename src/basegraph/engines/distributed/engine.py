@@ -179,7 +179,7 @@ class DistributedEngine:
         """
         average = self._average(self.x_d.clone())
         evaluates = self.node in selection.nodes
-        scores = {}
+        scores: dict[str, Score] = {}
         for name, samples in selection.sets.items():
             places = torch.as_tensor(samples).to(self.device)
             every = self.data.questions(name, places).of_groups(selection, name)
@@ -188,8 +188,8 @@ class DistributedEngine:
             sums = torch.cat([self._totals(self.x_d, asked), self._totals(average, shared)])
             counts = self._of_all(sums, "the evaluation").cpu()
             nodes, shares = counts[torch.as_tensor(selection.nodes), 0], counts[:, 1].sum(dim=0)
-            size = selection.group_sizes(name)
-            scores[name] = self.problem.measure.score(nodes, shares, size)
+            sizes = selection.group_sizes(name)
+            scores |= self.problem.measure.scores(name, nodes, shares, sizes)
         return scores
 
     def _totals(self, model: Tensor, asked: Questions) -> Tensor:

@@ -80,14 +80,14 @@ class StackedRun:
         models = torch.cat([chosen, x_nd.mean(dim=0, keepdim=True)])
         usual = self.problem.evaluated if self._one_shape else selection
         together = len(usual.nodes) + 1
-        scores = {}
+        scores: dict[str, Score] = {}
         for name, samples in selection.sets.items():
             asked = every.data.questions(name, torch.as_tensor(samples).to(every.device))
             asked = asked.of_groups(selection, name)
             chunk = chunk_size(together, len(usual.sets[name]), asked.targets_per_sample)
             with products_in(every.config.precision):
                 sums = totals(measure, self._outputs, models, asked, together=together, chunk=chunk)
-            scores[name] = measure.score(sums[:-1], sums[-1], selection.group_sizes(name))
+            scores |= measure.scores(name, sums[:-1], sums[-1], selection.group_sizes(name))
         return scores
 
     def consensus_distance(self) -> float:

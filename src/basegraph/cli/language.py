@@ -1,0 +1,147 @@
+"""`basegraph reproduce language`: language models, and every way to communicate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from basegraph.cli.arguments import Force, number, refuse_torchrun, whole_number, whole_numbers
+from basegraph.cli.output import as_json
+from basegraph.cli.reproduce import (
+    ALONE,
+    RESULTS,
+    DataDir,
+    Device,
+    Epochs,
+    Out,
+    Resume,
+    displays,
+    print_rows,
+)
+from basegraph.errors import InvalidArgument
+from basegraph.experiments.store import ResultFolder
+from basegraph.storage.lock import locked
+
+if TYPE_CHECKING:
+    from basegraph.experiments.language import Experiment
+
+EVALUATED_TOKENS = 2**16
+"""Tokens of each set that evaluations before the last one use."""
+
+
+def language(
+    out: Out = RESULTS / "language",
+    dataset: Annotated[
+        str, typer.Option(metavar="NAME", help="text or text:PATH; every file is a domain")
+    ] = "text:kernel",
+    data_dir: DataDir = "",
+    model: Annotated[str, typer.Option(metavar="SPEC", help="a model for tokens")] = "gpt-10m",
+    nodes: Annotated[str, typer.Option("--nodes", "-n", metavar="N", help="nodes")] = "25",
+    methods: Annotated[
+        str, typer.Option(metavar="NAME,...", help="all-reduce, base:k=1, ...; empty: all")
+    ] = "",
+    splits: Annotated[str, typer.Option(metavar="NAME,...", help="of the domains")] = "domains,iid",
+    lr: Annotated[
+        str, typer.Option(metavar="X,...", help="learning rates, the same for all methods")
+    ] = "0.0005,0.001,0.002",
+    seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
+    batch: Annotated[str, typer.Option(metavar="B", help="windows per node and step")] = "5",
+    epochs: Epochs = "40",
+    epoch_steps: Annotated[str, typer.Option(metavar="T", help="steps of an epoch")] = "64",
+    precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "bf16",
+    device: Device = "auto",
+    replicas: Annotated[
+        str, typer.Option(metavar="R", help="at most so many runs side by side")
+    ] = "1",
+    minutes: Annotated[
+        str,
+        typer.Option(metavar="M", help="after which no run begins; 0: only draw what is there"),
+    ] = "",
+    plan: Annotated[bool, typer.Option("--plan", help="say what is left, and run nothing")] = False,
+    speed: Annotated[
+        str, typer.Option(metavar="X", help="tokens per second, for the time in --plan")
+    ] = "",
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    resume: Resume = False,
+    force: Force = False,
+) -> None:
+    """Transformers on text, a domain for each node or iid: all-reduce, gossip, DiLoCo.
+
+    Example: basegraph reproduce language --dataset text:kernel --data-dir data --minutes 9 --resume
+    """
+    refuse_torchrun("reproduce", "language", ALONE)
+    from basegraph.experiments import language as recipe
+    from basegraph.experiments.language_report import outputs, report
+    from basegraph.experiments.reporting import origins
+    from basegraph.models.networks import context_of
+
+    chosen_splits = splits.split(",")
+    for split in chosen_splits:
+        if split not in recipe.SPLITS:
+            raise InvalidArgument("--splits", split, f"must be some of {', '.join(recipe.SPLITS)}")
+    passes = whole_number("--epochs", epochs, low=1)
+    context = context_of(model)
+    if context is None:
+        raise InvalidArgument("--model", model, "must be a model for tokens, such as gpt-10m")
+    settings = {
+        "dataset": dataset,
+        "data_dir": data_dir,
+        "model": model,
+        "nodes": whole_number("--nodes", nodes, low=2),
+        "batch": whole_number("--batch", batch, low=1),
+        "epochs": passes,
+        "epoch_steps": whole_number("--epoch-steps", epoch_steps, low=1),
+        "precision": precision,
+        "device": device,
+        "weight_decay": 0.1,
+        "clip": 1.0,
+        "validation": 0.02,
+        "evaluate_every": max(1, passes // 20),
+        "evaluate_samples": max(1, EVALUATED_TOKENS // context),
+        "evaluate_nodes": 0,
+        "checkpoint_every": passes,
+    }
+    limit = number("--minutes", minutes) if minutes else None
+    side_by_side = whole_number("--replicas", replicas, low=1)
+    rates = [number("--lr", text) for text in lr.split(",")]
+    seeds = whole_numbers("--seed", seed, low=0)
+    arms = methods.split(",") if methods else list(recipe.ARMS)
+    folder = ResultFolder(out, outputs(chosen_splits), force=force or resume or plan)
+    with locked("--out", out), displays(quiet=json) as progress:
+        experiment = recipe.Experiment(
+            folder, settings, arms, chosen_splits, rates, seeds, resume=resume or plan
+        )
+        if plan:
+            _print_plan(experiment, number("--speed", speed) if speed else None, json)
+            return
+        experiment.make(side_by_side=side_by_side, minutes=limit, progress=progress)
+        table, missing = report(experiment)
+    folder.provenance(f"{dataset}, seeds {seed}, splits {splits}", runs=origins(folder))
+    if json:
+        as_json({"table": table, "missing": missing})
+        return
+    if table:
+        print_rows(table, f"{dataset}, {model}, {nodes} nodes: test text, mean over nodes", "–")
+    if missing:
+        left, following = experiment.count_left(), folder / "missing.txt"
+        print(f"{left} of {experiment.count()} runs are missing; those that come next: {following}")
+    print(f"written to {folder.path}")
+
+
+def _print_plan(experiment: Experiment, speed: float | None, json: bool) -> None:
+    """What is left to be done, and how long that takes."""
+    rows = experiment.plan()
+    left = sum(row["M tokens left"] for row in rows)
+    measured = speed or experiment.measured_speed()
+    hours = None if measured is None else left * 1e6 / measured / 3600
+    if json:
+        as_json({"plan": rows, "tokens_per_second": measured, "hours": hours})
+        return
+    print_rows(rows, "runs: every learning rate with the first seed, the best with the others")
+    total = f"{experiment.count_left()} of {experiment.count()} runs left"
+    if hours is None:
+        print(f"{total}, {left:.0f} M tokens; --speed says how long that takes")
+        return
+    where = "" if speed else ", as measured here"
+    print(f"{total}, {left:.0f} M tokens: {hours:.1f} hours at {measured:.3g} tokens/s{where}")

@@ -1,0 +1,146 @@
+"""The language experiment on a tiny model: in pieces, with what is missing, and its tables."""
+
+from __future__ import annotations
+
+import csv
+import json
+from statistics import mean
+
+import pytest
+
+from basegraph.experiments import language
+from basegraph.experiments.language import ARMS, Experiment, Key
+from basegraph.experiments.language_report import outputs, report
+from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.sweep import SweepWatcher
+from support.cli import ok, run_here
+
+MODEL = "gpt-tiny:layers=1,width=8,context=32"
+SETTINGS = {
+    "dataset": "text", "model": MODEL, "nodes": 3, "batch": 2, "epochs": 2, "epoch_steps": 4,
+    "evaluate_samples": 4, "validation": 0.02, "precision": "float32", "checkpoint_every": 2,
+}  # fmt: skip
+RATES, SEEDS = [0.003, 0.03], [0, 1]
+
+
+def experiment(path, arms=("all-reduce", "ring"), splits=("domains",), resume=True):
+    folder = ResultFolder(path, outputs(list(splits)), force=resume)
+    return Experiment(folder, SETTINGS, arms, splits, RATES, SEEDS, resume=resume)
+
+
+def table_of(path):
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """All runs of two arms, two of them side by side where that can be."""
+    path = tmp_path_factory.mktemp("language")
+    whole = experiment(path, resume=False)
+    whole.make(side_by_side=2)
+    return path
+
+
+def test_the_arms_can_all_be_made(tmp_path):
+    every = experiment(tmp_path, arms=list(ARMS), splits=("domains", "iid"))
+    assert len(every.tried) == 2 * len(ARMS) * len(RATES)
+    assert every.count() == 2 * len(ARMS) * (len(RATES) + 1)
+    diloco = every.tried[Key("iid", "diloco", 0.03, 0)]
+    assert (diloco.local_steps, diloco.split) == (language.LOCAL_STEPS, "iid")
+    assert len({key.name for key in every.tried}) == len(every.tried)
+
+
+def test_the_best_rate_of_the_first_seed_is_used_for_the_others(made):
+    whole = experiment(made)
+    assert not whole.left(whole.known())
+    for arm in ("all-reduce", "ring"):
+        losses = {
+            key.lr: rows[-1]["validation_loss"]
+            for key, rows in whole.finished(whole.tried).items()
+            if key.arm == arm
+        }
+        best = min(losses, key=losses.get)
+        assert whole.best_rates()["domains", arm] == best
+        assert [key.lr for key in whole.again() if key.arm == arm] == [best]
+
+
+def test_finished_runs_keep_no_checkpoint(made):
+    assert not list(made.glob("runs/*/checkpoint.safetensors"))
+    assert len(list(made.glob("runs/*/metrics.jsonl"))) == 6
+
+
+def test_the_table_compares_within_seeds(made):
+    table, missing = report(experiment(made))
+    assert missing == []
+    assert {row["method"] for row in table} == {"all-reduce", "ring"}
+    runs = [row for row in table_of(made / "runs.csv") if row["in the table"] == "True"]
+    ends = {(r["method"], r["seed"]): float(r["test_bits_per_byte"]) for r in runs}
+    gaps = [ends["ring", seed] - ends["all-reduce", seed] for seed in "01"]
+    (ring,) = [row for row in table if row["method"] == "ring"]
+    assert ring["above all-reduce"] == pytest.approx(mean(gaps), abs=1e-4)
+    assert ring["standard error"] == pytest.approx(abs(gaps[0] - gaps[1]) / 2, abs=1e-4)
+    assert ring["bits/byte"] == pytest.approx(mean(ends["ring", s] for s in "01"), abs=1e-4)
+    assert (ring["seeds"], ring["rates tried"]) == (2, "2 of 2")
+    for name in set(outputs(["domains"])) - {"missing.txt"}:
+        assert (made / name).stat().st_size > 0
+    domains = [row for row in table_of(made / "domains.csv") if row["method"] == "ring"]
+    assert len(domains) == 2 * 6
+    assert len(table_of(made / "curves.csv")) == 4 * 2
+
+
+def test_what_is_missing_is_said_and_the_rest_drawn(made):
+    """An arm that has not been tried at all, beside two that are complete."""
+    more = experiment(made, arms=("all-reduce", "ring", "base:k=1"))
+    table, missing = report(more)
+    assert len(table) == 2
+    assert missing == [Key("domains", "base:k=1", rate, 0).name for rate in RATES]
+    assert (made / "missing.txt").read_text().split() == missing
+    plan = {row["method"]: row for row in more.plan()}
+    assert (plan["ring"]["left"], plan["base:k=1"]["left"]) == (0, 3)
+    tokens = 2 * 4 * 3 * 2 * 32 / 1e6
+    assert plan["base:k=1"]["M tokens left"] == pytest.approx(3 * tokens, abs=0.05)
+    assert (more.count(), more.count_left()) == (9, 3)
+
+
+def test_no_run_begins_when_the_time_is_over(tmp_path):
+    begun = []
+    some = experiment(tmp_path, resume=False)
+    some.make(minutes=0, progress=lambda names: SweepWatcher(packed=begun.append))
+    assert begun == []
+    assert report(some) == ([], [key.name for key in some.tried])
+
+
+FLAGS = ["--dataset", "text", "--model", MODEL, "-n", "3", "--methods", "ring", "--splits", "iid",
+         "--lr", "0.01", "--seed", "0", "--batch", "2", "--epochs", "1", "--epoch-steps", "2",
+         "--precision", "float32"]  # fmt: skip
+
+
+def test_the_command_in_pieces(tmp_path):
+    out = ["--out", tmp_path / "out"]
+    plan = ok("reproduce", "language", *FLAGS, *out, "--plan", "--speed", "1000")
+    assert "1 of 1 runs left" in plan
+    assert "hours at 1e+03 tokens/s" in plan
+    printed = ok("reproduce", "language", *FLAGS, *out, "--minutes", "0")
+    assert "1 of 1 runs are missing" in printed
+    answer = json.loads(ok("reproduce", "language", *FLAGS, *out, "--resume", "--json"))
+    assert answer["missing"] == []
+    assert answer["table"][0]["method"] == "ring"
+    again = run_here("reproduce", "language", *FLAGS, *out)
+    assert again.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--methods", "rings"], "--methods='rings': did you mean 'ring'?"),
+        (["--splits", "dirichlet"], "--splits='dirichlet': must be some of domains, iid"),
+        (["--model", "mlp"], "--model='mlp': must be a model for tokens"),
+        (["-n", "9", "--splits", "domains"], "--nodes=9: must be at most the 6 domains"),
+    ],
+)
+def test_wrong_arguments_are_one_line(tmp_path, flags, complaint):
+    done = run_here("reproduce", "language", *FLAGS, *flags, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert not (tmp_path / "out" / "runs").exists()
