@@ -119,6 +119,10 @@ def test_stability_is_that_of_the_outer_steps(inner):
         (lambda: composed("allreduce-sgd"), "algorithm='allreduce-sgd': averages at every step"),
         (
             lambda: with_outer(composed(), bg.algorithm("dsgdm")),
+            r"algorithm='adamw\+dsgdm': has an outer method already",
+        ),
+        (
+            lambda: with_outer(bg.algorithm("dsgd"), composed()),
             r"outer='adamw\+dsgdm': has an outer method already",
         ),
         (lambda: bg.RunConfig(outer="dsgdmm"), "outer='dsgdmm': did you mean 'dsgdm'"),

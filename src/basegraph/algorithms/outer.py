@@ -58,9 +58,9 @@ def with_outer(inner: Method, outer: Method, lr: float = OUTER_LR) -> Method:
         raise InvalidArgument(
             "algorithm", inner.name, "averages at every step: it has no local steps"
         )
-    for method in (inner, outer):
-        if method.outer is not None:
-            raise InvalidArgument("outer", method.name, "has an outer method already")
+    outer = outer_method(outer)
+    if inner.outer is not None:
+        raise InvalidArgument("algorithm", inner.name, "has an outer method already")
     of_inner, of_outer = _state_kind(inner), _state_kind(outer)
     slow = ("anchor", *(f"outer_{name}" for name in of_outer._fields))
     composed = _state_type((*of_inner._fields, *slow))
@@ -120,6 +120,8 @@ def outer_method(spec: str | Method) -> Method:
 
     """
     if isinstance(spec, Method):
+        if spec.outer is not None:
+            raise InvalidArgument("outer", spec.name, "has an outer method already")
         return spec
     name, options = parse("outer", spec, ALGORITHMS)
     return ALGORITHMS[name](**options)
