@@ -18,12 +18,11 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from basegraph.engines.distributed.membership.launched import LIGHTHOUSE as VARIABLE
 from basegraph.engines.distributed.membership.meeting import Participant
 from basegraph.errors import InvalidArgument, RuntimeFailure
 from basegraph.extras import require
 
-VARIABLE = "TORCHFT_LIGHTHOUSE"
-"""The environment variable with the lighthouse's address."""
 HEARTBEAT = 0.1
 """Seconds between two heartbeats."""
 SETTLE = 3.0

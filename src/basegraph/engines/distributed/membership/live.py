@@ -25,6 +25,7 @@ from basegraph.engines.distributed.bounded import end_gloo_waits
 from basegraph.engines.distributed.membership.connecting import Connector, NotConnected
 from basegraph.engines.distributed.membership.contract import WaitEnded
 from basegraph.engines.distributed.membership.gloo import own_host, own_store, store_address
+from basegraph.engines.distributed.membership.launched import NAME, expected
 from basegraph.engines.distributed.membership.lighthouse import (
     Lighthouse,
     LighthouseGone,
@@ -49,10 +50,6 @@ from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 T = TypeVar("T")
 LOG = logging.getLogger("basegraph")
 CPU = torch.device("cpu")
-NAME = "BASEGRAPH_NODE"
-"""The environment variable with which the name of a node begins."""
-EXPECTED = "BASEGRAPH_NODES"
-"""The environment variable with the number of nodes that the first ones wait for."""
 START = 60.0
 """Seconds for which the first nodes wait for the others."""
 LATE = 2.0
@@ -340,7 +337,7 @@ class LiveMembership:
             broken=self._broken,
             fresh=self._lighthouse.fresh,
             starting=self.epoch == 0 and time.monotonic() < self._began + START,
-            expected=int(os.environ.get(EXPECTED, "0")),
+            expected=expected(),
             seconds=seconds,
         )
         address = store_address(self._store)
