@@ -113,6 +113,10 @@ def test_a_script_that_fails_at_once_is_not_started_again_and_again(tmp_path):
         (["x.py"], "--nodes is missing"),
         (["--nodes", "2", "x.py"], "SCRIPT='x.py': there is no such file"),
         (["--nodes", "2", "--heartbeat-timeout", "0", __file__], "--heartbeat-timeout=0.0: must"),
+        (
+            ["--nodes", "2", "-m", "basegraph", "train", "--out", "runs/x"],
+            "ARGS='train --out runs/x': must be train --engine distributed: each node would do all",
+        ),
     ],
 )
 def test_wrong_arguments_are_one_line(words, message):

@@ -22,6 +22,7 @@ from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
+from basegraph.engines.distributed.membership.launched import repeats_others
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
 from basegraph.storage._provenance import recorded_command
@@ -91,10 +92,14 @@ def main(argv: list[str] | None = None) -> None:
     except UsageError as error:
         fail(error.format_message(), 2)
     except InvalidArgument as error:
+        if error.reported_elsewhere or repeats_others():
+            sys.exit(2)
         remedy = "; --force overwrites it" if isinstance(error, AlreadyExists) else ""
         text = f"{str(error)[len(error.argument) :]}{remedy}"
         fail(f"{flag_of(error.argument, words)}{text}", 2)
     except BasegraphError as error:
+        if error.reported_elsewhere:
+            sys.exit(exit_code(error))
         if error.reported_by not in (None, int(os.environ.get("RANK", "0"))):
             wait_for_torchrun()
             sys.exit(exit_code(error))
