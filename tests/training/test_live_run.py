@@ -27,6 +27,7 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder, self.out = folder, folder / "run"
         self.let_go = folder / "let go"
+        (folder / "log").touch()
         self.lighthouse = LiveJob(folder, 0)
         self.nodes: dict[str, Forked] = {}
 
@@ -189,6 +190,28 @@ def test_node_0_that_hangs_leaves_the_folder_to_another_and_comes_back(run):
     run.end()
     assert run.rows() == list(range(EVERY, EPOCHS + 1, EVERY))
     assert [change["nodes"] for change in run.changes()] == [2, 3]
+
+
+@pytest.mark.slow
+def test_a_node_that_is_left_behind_alone_goes_on_from_the_checkpoint(run):
+    """The others have gone on while it hung, and have died since."""
+    flags = ("--epochs=100000", "--evaluate-every=20", "--batch=256")
+    run.let_go.touch()
+    run.start(2, *flags)
+    run.wait_for("epoch 20:")
+    run.nodes["node-1"].send_signal(signal.SIGSTOP)
+    run.wait_for("1 nodes from step")
+    run.wait_for(r"epoch \d+00:", times=2)
+    run.kill("node-0")
+    before = run.rows()
+    run.nodes["node-1"].send_signal(signal.SIGCONT)
+    run.wait_for("1 nodes from step", times=2)
+    run.wait_for("samples per node", times=2)
+    run.wait_for(rf"epoch {before[-1] + 40}:")
+    run.kill("node-1")
+    rows = run.rows()
+    assert rows == list(range(20, rows[-1] + 1, 20))
+    assert run.said().count(f"epoch {before[-1] - 20}:") == 1  # made once
 
 
 ELSEWHERE = {"TORCHFT_LIGHTHOUSE": "http://127.0.0.1:9", "BASEGRAPH_JOB": "job"}
