@@ -22,9 +22,9 @@ from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
-from basegraph.engines.distributed.membership.launched import repeats_others
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
+from basegraph.launched import repeats_others
 from basegraph.storage._provenance import recorded_command
 from basegraph.storage.files import AlreadyExists
 

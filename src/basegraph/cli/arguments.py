@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from basegraph.engines.distributed.membership.launched import launched
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.extras import require
+from basegraph.launched import launched
 from basegraph.storage.files import writable
 from basegraph.topologies.catalog import TOPOLOGIES, parse_spec, topology
 from basegraph.topologies.core.sequence import Topology

@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from basegraph import launched
 from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.cli.arguments import number, refuse_torchrun
 from basegraph.cli.output import COUNT, Bar
-from basegraph.engines.distributed.membership import launched
 from basegraph.errors import InvalidArgument
 from basegraph.extras import optional_imports
 from basegraph.specs import refuse_twice

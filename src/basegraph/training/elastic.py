@@ -17,12 +17,12 @@ from basegraph.engines.distributed.engine import PARENT_ENDED, DistributedEngine
 from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.membership.group import join
 from basegraph.engines.distributed.membership.handshake import require_alike, together
-from basegraph.engines.distributed.membership.launched import comes_and_goes, expected
 from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.membership.progress import seconds
 from basegraph.engines.distributed.membership.torchrun import job
 from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost
+from basegraph.launched import comes_and_goes, expected
 from basegraph.models.networks import build
 from basegraph.topologies.catalog import topology
 from basegraph.training.config import RunConfig

@@ -19,10 +19,10 @@ from typing import Any
 
 from torch import nn
 
+from basegraph import launched
 from basegraph.algorithms._stability import Unstable
 from basegraph.data.dataset import Dataset
 from basegraph.engines.distributed.engine import DistributedEngine
-from basegraph.engines.distributed.membership import launched
 from basegraph.engines.distributed.membership.handshake import texts_of_all, together
 from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.membership.meeting import Meeting

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from basegraph.engines.distributed.membership.launched import EXPECTED, JOB, LIGHTHOUSE, NAME
 from basegraph.engines.distributed.membership.lighthouse import torchft_coordination
 from basegraph.engines.distributed.membership.progress import seconds
+from basegraph.launched import EXPECTED, JOB, LIGHTHOUSE, NAME
 from basegraph.topologies.core.integers import at_least
 
 HEARTBEAT_TIMEOUT = 5.0

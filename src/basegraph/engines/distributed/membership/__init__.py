@@ -6,7 +6,6 @@
   lighthouse (`lighthouse.py`); what follows from that all nodes decide alike (`meeting.py`), and
   connect (`gloo.py`). Waits for nodes that have died are ended (`watch.py`).
 - `join` (`group.py`): the process group of the nodes that torchrun has started (`torchrun.py`).
-- `launched.py`: what the environment says about who has started a node that comes and goes.
 - `require_alike`, `together`, `texts_of_all` (`handshake.py`): nodes compare their settings, and do
   something all together or not at all.
 - `Progress` (`progress.py`): how far every node has got, so that one that is lost can be named.

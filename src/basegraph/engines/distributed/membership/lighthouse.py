@@ -18,10 +18,10 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from basegraph.engines.distributed.membership.launched import LIGHTHOUSE as VARIABLE
 from basegraph.engines.distributed.membership.meeting import Participant
 from basegraph.errors import InvalidArgument, RuntimeFailure
 from basegraph.extras import require
+from basegraph.launched import LIGHTHOUSE as VARIABLE
 
 HEARTBEAT = 0.1
 """Seconds between two heartbeats."""

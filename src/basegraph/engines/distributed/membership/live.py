@@ -25,7 +25,6 @@ from basegraph.engines.distributed.bounded import end_gloo_waits
 from basegraph.engines.distributed.membership.connecting import Connector, NotConnected
 from basegraph.engines.distributed.membership.contract import WaitEnded
 from basegraph.engines.distributed.membership.gloo import own_host, own_store, store_address
-from basegraph.engines.distributed.membership.launched import NAME, expected
 from basegraph.engines.distributed.membership.lighthouse import (
     Lighthouse,
     LighthouseGone,
@@ -46,6 +45,7 @@ from basegraph.engines.distributed.membership.torchrun import max_restarts
 from basegraph.engines.distributed.membership.waiter import Waiter
 from basegraph.engines.distributed.membership.watch import SUSPICIOUS, Wait, WaitWatch
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.launched import NAME, expected
 
 T = TypeVar("T")
 LOG = logging.getLogger("basegraph")
