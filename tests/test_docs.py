@@ -55,6 +55,8 @@ SMALLER = {
     "epochs = 60": "epochs = 1",
     "--out runs/five": "--epochs 1 --out runs/five",
     "--nproc-per-node 5": "--nproc-per-node 2",
+    "launch --nodes 4 -m": "launch --nodes 2 -m",
+    "--out runs/live": "--epochs 1 --out runs/live",
 }
 """What is run instead of what the pages say, so that it takes seconds; nothing else is changed."""
 

@@ -11,6 +11,8 @@ class BasegraphError(ValueError):
 
     reported_by: int | None = None
     """The node that reports this error for all nodes; None where every node has its own."""
+    reported_elsewhere = False
+    """Whether another process has the same error, and reports it."""
 
 
 class RuntimeFailure(BasegraphError):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from basegraph.engines.distributed import launcher
 from support.cli import run_here
 from support.launch import environment
 
@@ -106,6 +107,18 @@ def test_a_script_that_fails_at_once_is_not_started_again_and_again(tmp_path):
         assert "replaced" not in job.log.read_text()
 
 
+def test_a_job_that_all_nodes_fail_in_is_not_started_again(monkeypatch):
+    """As where the training has diverged, after a long time."""
+    pytest.importorskip("torchft")
+    monkeypatch.setattr(launcher, "QUICK", 0.0)
+    monkeypatch.setattr(launcher, "GRACE", 30.0)
+    lines: list[str] = []
+    script = "import os, time; time.sleep(int(os.environ['BASEGRAPH_NODE'][-1])); os._exit(3)"
+    assert launcher.Launcher(["-c", script], 2, say=lines.append).run() == 3
+    assert [line for line in lines if "replaced" in line] == []
+    assert sum("failed with 3" in line for line in lines) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -113,6 +126,10 @@ def test_a_script_that_fails_at_once_is_not_started_again_and_again(tmp_path):
         (["x.py"], "--nodes is missing"),
         (["--nodes", "2", "x.py"], "SCRIPT='x.py': there is no such file"),
         (["--nodes", "2", "--heartbeat-timeout", "0", __file__], "--heartbeat-timeout=0.0: must"),
+        (
+            ["--nodes", "2", "-m", "basegraph", "train", "--out", "runs/x"],
+            "ARGS='train --out runs/x': must be train --engine distributed: each node would do all",
+        ),
     ],
 )
 def test_wrong_arguments_are_one_line(words, message):

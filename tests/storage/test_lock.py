@@ -133,3 +133,19 @@ def test_never_two_at_once_although_the_file_comes_and_goes(tmp_path):
         _, errors = one.communicate()
         assert one.returncode == 0, errors
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_processes_of_one_job_take_the_lock_from_each_other(tmp_path):
+    """The one before may hang: it finds out, and does not remove the other's file in the end."""
+    with locked("--out", tmp_path, "a") as second_to_last:
+        with locked("--out", tmp_path, "a") as last:
+            assert not second_to_last.held
+            assert last.held
+            for job in ("", "b", "ba"):
+                said = f"is in use by process {os.getpid()} on .* of job a$"
+                with pytest.raises(InvalidArgument, match=said), locked("--out", tmp_path, job):
+                    pass
+            assert last.held
+        assert not (tmp_path / LOCK_FILE).exists()
+    with locked("--out", tmp_path), pytest.raises(InvalidArgument, match="is in use"):
+        locked("--out", tmp_path, "a").__enter__()

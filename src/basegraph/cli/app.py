@@ -26,6 +26,7 @@ from basegraph.cli.train import train
 from basegraph.cli.verify import verify
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
+from basegraph.launched import repeats_others
 from basegraph.storage._provenance import recorded_command
 from basegraph.storage.files import AlreadyExists
 
@@ -97,10 +98,14 @@ def main(argv: list[str] | None = None) -> None:
     except UsageError as error:
         fail(error.format_message(), 2)
     except InvalidArgument as error:
+        if error.reported_elsewhere or repeats_others():
+            sys.exit(2)
         remedy = "; --force overwrites it" if isinstance(error, AlreadyExists) else ""
         text = f"{str(error)[len(error.argument) :]}{remedy}"
         fail(f"{flag_of(error.argument, words)}{text}", 2)
     except BasegraphError as error:
+        if error.reported_elsewhere:
+            sys.exit(exit_code(error))
         if error.reported_by not in (None, int(os.environ.get("RANK", "0"))):
             wait_for_torchrun()
             sys.exit(exit_code(error))

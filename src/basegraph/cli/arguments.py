@@ -11,6 +11,7 @@ import typer
 
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.extras import require
+from basegraph.launched import launched
 from basegraph.storage.files import writable
 from basegraph.topologies.catalog import TOPOLOGIES, parse_spec, topology
 from basegraph.topologies.core.sequence import Topology
@@ -102,11 +103,18 @@ def check_picture(argument: str, path: Path | None, *, force: bool) -> None:
 
 
 def refuse_torchrun(argument: str, value: object, remedy: str) -> None:
-    """Refuse to do in every process that torchrun has started what is the work of one."""
+    """Refuse to do in every process that a launcher has started what is the work of one."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size > 1:
         raise InvalidArgument(
             argument,
             value,
             f"torchrun has started {size} processes, each of which would do all of it; {remedy}",
+        )
+    if launched():
+        raise InvalidArgument(
+            argument,
+            value,
+            "basegraph launch has started several nodes, each of which would do all of it; it "
+            "starts scripts, and -m basegraph train --engine distributed",
         )

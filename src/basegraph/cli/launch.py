@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
@@ -33,20 +34,36 @@ def launch(
 ) -> int:
     """Start a lighthouse and the nodes of a script on this machine, and replace nodes that die.
 
-    The script has an optimizer with membership="live". Its nodes go on when one of them dies.
+    The script has an optimizer with membership="live". Its nodes go on when one of them dies. So do
+    those of `basegraph train`.
 
     Example: basegraph launch --nodes 8 train.py --epochs 10
+
+    Example: basegraph launch --nodes 5 -m basegraph train --engine distributed --out runs/live
     """
     require("torch")
     count = whole_number("--nodes", nodes)
     limit = number("--heartbeat-timeout", heartbeat_timeout)
     if not module and not Path(script).is_file():
         raise InvalidArgument("SCRIPT", script, "there is no such file")
+    words = arguments or []
+    if module and script == "basegraph" and not _trains_distributed(words):
+        raise InvalidArgument(
+            "ARGS",
+            " ".join(words),
+            "must be train --engine distributed: each node would do all of the work otherwise",
+        )
     from basegraph.engines.distributed.launcher import Launcher
 
-    command = [*(["-m"] if module else []), script, *(arguments or [])]
+    command = [*(["-m"] if module else []), script, *words]
 
     def say(line: str) -> None:
         print(f"basegraph: {line}", file=sys.stderr, flush=True)
 
     return Launcher(command, count, replace=replace, heartbeat_timeout=limit, say=say).run()
+
+
+def _trains_distributed(words: list[str]) -> bool:
+    """Whether these are the arguments of a run with one node per process."""
+    engine = "--engine=distributed" in words or ("--engine", "distributed") in pairwise(words)
+    return words[:1] == ["train"] and engine

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from basegraph import launched
 from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.cli.arguments import number, refuse_torchrun
 from basegraph.cli.output import COUNT, Bar
@@ -63,7 +64,7 @@ def train(
         str,
         typer.Option(
             metavar="NAME",
-            help="stacked (all nodes here) or distributed (one per process, torchrun)",
+            help="stacked (all nodes here) or distributed (one per process: torchrun, launch)",
         ),
     ] = "stacked",
     timeout: Annotated[
@@ -79,10 +80,13 @@ def train(
     Example: basegraph train --topology base:k=1 --nodes 25 --alpha 0.1 --out runs/demo
 
     Example: torchrun --nproc-per-node 5 -m basegraph train --engine distributed --out runs/five
+
+    Example: basegraph launch --nodes 5 -m basegraph train --engine distributed --out runs/live
     """
     if engine not in ("stacked", "distributed"):
         raise InvalidArgument("--engine", engine, "must be stacked or distributed")
     distributed = engine == "distributed"
+    live = distributed and launched.comes_and_goes()
     if not distributed:
         refuse_torchrun(
             "--engine",
@@ -96,16 +100,18 @@ def train(
         from basegraph.training.elastic import world_size
         from basegraph.training.folder import belongs_to
 
-        size = world_size()
-        restarted = restarts() > 0
-        resume = resume or (restarted and belongs_to(out, job()))
+        size = launched.expected() if live else world_size()
+        restarted = live or restarts() > 0
+        resume = resume or (restarted and belongs_to(out, launched.job() if live else job()))
     given = {name: parsed(name, text) for name, text in flags.items() if text is not None}
     settings = merged(_fields_of_file(config, out if resume else None), given)
     if distributed:
         asked = settings.get("nodes", size)
         if asked != size and not (resume or restarted):
             raise InvalidArgument("--nodes", asked, f"torchrun has started {size} processes")
-        settings["nodes"] = size
+        if live and size and given.get("nodes", size) != size:
+            raise InvalidArgument("--nodes", asked, f"basegraph launch has started {size} nodes")
+        settings["nodes"] = max(1, size)
     chosen = RunConfig(**settings)
     if not distributed and resume and any((out / "nodes").glob("node-*.safetensors")):
         raise InvalidArgument(
@@ -113,14 +119,16 @@ def train(
         )
     from basegraph.training.watcher import Watcher
 
-    speaks = not distributed or os.environ["RANK"] == "0"
+    # Where nodes come and go, any of them may become node 0, which calls the watcher.
+    speaks = not distributed or os.environ.get("RANK", "0") == "0"
     writer = _event_writer() if tensorboard and speaks else None
-    with ExitStack() as open_events, _Display(speaks) as display:
+    finished: list[Sequence[Mapping[str, Any]]] = []
+    with ExitStack() as open_events, _Display(speaks and not live) as display:
         events: list[Any] = []  # opened when the run has its folder
 
         def started(facts: Mapping[str, Any]) -> None:
             display.started(facts)
-            if writer is not None:
+            if writer is not None and not events:
                 events.append(writer(str(out / "tensorboard")))
                 open_events.callback(events[0].close)
 
@@ -130,17 +138,19 @@ def train(
                 for name in row.keys() - {"epoch", "step"}:
                     file.add_scalar(name, row[name], row["step"])
 
-        watcher = Watcher(display.stepped, evaluated, started, noted=display.say)
+        watcher = Watcher(
+            display.stepped, evaluated, started, ended=finished.append, noted=display.say
+        )
         if distributed:
             from basegraph.training.elastic import train_distributed
 
             patience = number("--timeout", timeout)
-            rows = train_distributed(chosen, out, resume=resume, watcher=watcher, timeout=patience)
+            train_distributed(chosen, out, resume=resume, watcher=watcher, timeout=patience)
         else:
             from basegraph.training._train import train as start
 
-            rows = start(chosen, out, resume=resume, watcher=watcher)
-    if speaks:
+            start(chosen, out, resume=resume, watcher=watcher)
+    for rows in finished[-1:]:
         reached = f"{said(rows[-1])}, " if rows else ""
         print(f"done: {reached}run in {out}")
 

@@ -67,13 +67,20 @@ def number(low: float = -1e300, *, required: bool = True) -> Field:
     return Field(accepted, lambda v: type(v) in (int, float) and low <= v < 1e300, required)
 
 
-def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+def save(
+    path: Path,
+    tensors: dict[str, Tensor],
+    facts: dict[str, Any],
+    confirm: Callable[[], None] = lambda: None,
+) -> None:
     """Write a checkpoint; an earlier one stays until the new one is whole and on disk.
 
     Args:
         path: The file.
         tensors: What it holds, by name.
         facts: What else it holds: anything that JSON can write.
+        confirm: Called when the new one is whole, before it takes the place of the earlier one,
+            which stays if this raises.
 
     Raises:
         CannotWrite: If the disk is full, say; an earlier checkpoint is intact.
@@ -85,6 +92,7 @@ def save(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
             save_file(on_cpu, temporary, {"basegraph": json.dumps({"format": FORMAT, **facts})})
         except SafetensorError as error:  # which hides the system's own error
             raise CannotWrite(f"{path}: cannot be written: {error}") from None
+        confirm()
 
 
 def load(path: Path, schema: Schema | None = None) -> Checkpoint:

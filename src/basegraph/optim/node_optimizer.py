@@ -12,6 +12,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.live import LiveMembership
+from basegraph.engines.distributed.membership.meeting import Meeting
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.traffic import Traffic
@@ -173,6 +174,20 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     def unpack(self, content: dict[str, Any]) -> None:
         """Go on as the node that has packed this."""
         raise NotImplementedError
+
+    def settle(self, meeting: Meeting) -> int:
+        """Go on at the largest step of the nodes that keep their models."""
+        return meeting.step
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether a signal has asked this node to stop."""
+        return self._node.stop.reason is not None
+
+    def leave(self) -> BaseException:
+        """Save the last completed step; the exception that ends this process."""
+        self._node.save_and_leave(self.gossip_step)
+        return self._node.stop.exit()
 
     def nodes_changed(self, change: MembershipChange) -> None:
         """Go on with other nodes at the step of the change."""

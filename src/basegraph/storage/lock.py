@@ -3,6 +3,9 @@
 It is an OS lock (flock) on the file `.lock` in the folder. The file names the holder, who removes
 it in the end; a killed process leaves the file, but not the lock. Windows has no flock: nothing is
 locked there.
+
+Processes of one job, of which the present one uses the folder, take the lock from each other: the
+one before may hang. Whoever takes it replaces the file, by which the one before can tell.
 """
 
 from __future__ import annotations
@@ -40,13 +43,36 @@ if sys.platform != "win32":
     os.register_at_fork(after_in_child=_close_in_forked_child)
 
 
+class Lock:
+    """A lock that is held, as long as nobody of the same job takes it.
+
+    Args:
+        handle: Of the file that is locked.
+        path: The name of that file.
+
+    """
+
+    def __init__(self, handle: int, path: Path) -> None:
+        self._handle = handle
+        self._path = path
+
+    @property
+    def held(self) -> bool:
+        """Whether it still is this process's."""
+        return _is_at(self._handle, self._path)
+
+
 @contextmanager
-def locked(argument: str, folder: Path) -> Iterator[None]:
+def locked(argument: str, folder: Path, job: str = "") -> Iterator[Lock | None]:
     """Hold a folder for this process alone; it is made if need be, and removed again if unused.
 
     Args:
         argument: What the user calls the folder, for the error.
         folder: The folder.
+        job: The job whose processes take the lock from each other; without one nobody does.
+
+    Yields:
+        The lock; None where there are no locks.
 
     Raises:
         InvalidArgument: Another process holds the folder, or it cannot be made or written to.
@@ -61,13 +87,13 @@ def locked(argument: str, folder: Path) -> Iterator[None]:
 
     """
     if sys.platform == "win32":
-        yield
+        yield None
         return
-    handle, made = _acquire(argument, folder)
+    handle, made = _acquire(argument, folder, job)
     _handles.add(handle)
     owner = os.getpid()
     try:
-        yield
+        yield Lock(handle, folder / LOCK_FILE)
     finally:
         if os.getpid() == owner:  # not a fork of it, which leaves the same block
             if _is_at(handle, folder / LOCK_FILE):
@@ -79,7 +105,7 @@ def locked(argument: str, folder: Path) -> Iterator[None]:
                     path.rmdir()
 
 
-def _acquire(argument: str, folder: Path) -> tuple[int, list[Path]]:
+def _acquire(argument: str, folder: Path, job: str) -> tuple[int, list[Path]]:
     """The descriptor of the folder's lock file, locked, and the folders that were made for it."""
     made: list[Path] = []
     for attempt in range(ATTEMPTS):
@@ -98,6 +124,11 @@ def _acquire(argument: str, folder: Path) -> tuple[int, list[Path]]:
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 holder = os.read(handle, 1000).decode(errors="replace").strip()
+                if job and holder.endswith(_of(job)):
+                    if _is_at(handle, folder / LOCK_FILE):
+                        (folder / LOCK_FILE).unlink(missing_ok=True)
+                    os.close(handle)
+                    continue
                 os.close(handle)
                 accepted = f"is in use by {holder or 'another process'}"
                 raise InvalidArgument(argument, str(folder), accepted) from None
@@ -105,10 +136,15 @@ def _acquire(argument: str, folder: Path) -> tuple[int, list[Path]]:
             LOG.warning("%s: cannot be locked (%s): let no other process use it", folder, reason)
         if _is_at(handle, folder / LOCK_FILE):
             os.ftruncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            holder = f"process {os.getpid()} on {socket.gethostname()}{_of(job) if job else ''}"
+            os.write(handle, f"{holder}\n".encode())
             return handle, made
         os.close(handle)  # the holder before has removed the file since it was opened
     raise InvalidArgument(argument, str(folder), "others are using it all the time")
+
+
+def _of(job: str) -> str:
+    return f" of job {job}"
 
 
 def _is_at(handle: int, path: Path) -> bool:

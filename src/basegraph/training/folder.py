@@ -1,7 +1,7 @@
 """The folder of a run: `config.toml`, `metrics.jsonl`, `checkpoint.safetensors`, `provenance.json`.
 
-`metrics.jsonl` has a line per evaluation. A run on text has `domains.csv` too: what the last
-evaluation found on the held-out part of every file.
+`metrics.jsonl` has a line per evaluation, `restarts.jsonl` one per change of the nodes. A run on
+text has `domains.csv` too: what the last evaluation found on the held-out part of every file.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch import Tensor
 from basegraph.data.dataset import Dataset
 from basegraph.engines import checkpoint
 from basegraph.engines.checkpoint import Checkpoint
-from basegraph.errors import InvalidArgument
+from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage._provenance import provenance
-from basegraph.storage.files import leftovers, replacing, writing
-from basegraph.storage.inputs import BadFile, read_json, read_text
-from basegraph.storage.lock import locked
+from basegraph.storage.files import CannotWrite, leftovers, replacing, writing
+from basegraph.storage.inputs import BadFile, parse_json, read_json, read_text
+from basegraph.storage.lock import Lock, locked
 from basegraph.training.config import RunConfig
 from basegraph.training.metrics import Metrics, from_json, to_json
 from basegraph.training.problem import Facts
@@ -55,6 +55,8 @@ class RunFolder:
         resume: Whether there is a run in it that is to be read or continued.
         writes: Whether anything is written here; with one node per process, node 0 does that.
         argument: What the caller calls the folder; refusals name it.
+        lock: The lock on it, where another node of the same job may take that: from then on,
+            writing raises `PeerLost`.
 
     Raises:
         InvalidArgument: If it holds no run to resume, or holds one that is not resumed.
@@ -62,7 +64,13 @@ class RunFolder:
     """
 
     def __init__(
-        self, path: Path, *, resume: bool, writes: bool = True, argument: str = "out"
+        self,
+        path: Path,
+        *,
+        resume: bool,
+        writes: bool = True,
+        argument: str = "out",
+        lock: Lock | None = None,
     ) -> None:
         self.path = path
         self.resume = resume
@@ -71,7 +79,9 @@ class RunFolder:
         self.metrics = path / "metrics.jsonl"
         self.checkpoint = path / "checkpoint.safetensors"
         self.provenance = path / "provenance.json"
+        self.changes = path / "restarts.jsonl"
         self.nodes = path / "nodes"  # what survivors have saved
+        self._lock = lock
         if writes and resume and not self.config.is_file():
             missing = (
                 "holds no run to resume" if argument == "out" else "is not the folder of a run"
@@ -87,22 +97,37 @@ class RunFolder:
         for file in (self.config, self.metrics, self.checkpoint, self.provenance):
             self._remove(*leftovers(file))
 
-    def start(self, config: RunConfig, dataset: Dataset, facts: Facts) -> None:
-        """Write what is known before the first step."""
+    def start(self, config: RunConfig, dataset: Dataset, facts: Facts, job: str = "") -> None:
+        """Write what is known before the first step, and which job makes the run."""
         data = f"{dataset.name}: {len(dataset.train)} training, {len(dataset.test)} test samples"
-        origin = {**provenance(data), "measured": facts}
+        origin = {**provenance(data), "measured": facts, **({"job": job} if job else {})}
         self._write(self.provenance, json.dumps(origin, indent=2) + "\n")
         self._remove(self.checkpoint)
         self._write(self.metrics, "")
         self._write(self.config, config.to_toml())
 
-    def restart(self, config: RunConfig, what: dict[str, Any]) -> None:
-        """Go on with another number of nodes; restarts.jsonl remembers."""
-        self._append(self.path / "restarts.jsonl", json.dumps(what) + "\n")
+    @property
+    def taken(self) -> bool:
+        """Whether another node has taken over: this process writes nothing any more."""
+        return self._lock is not None and not self._lock.held
+
+    def record(self, *changes: dict[str, Any]) -> None:
+        """Add changes of the nodes to restarts.jsonl, except those that it has already."""
+        if not self.writes or not changes:
+            return
+        text = read_text(self.changes, MAX_METRICS_BYTES) if self.changes.is_file() else ""
+        known = [_number(line) for line in text.splitlines()]
+        fresh = [c for c in changes if _number(json.dumps(c)) not in known]
+        cut_off = "\n" if text and not text.endswith("\n") else ""
+        if fresh:
+            self._append(self.changes, cut_off + "".join(json.dumps(c) + "\n" for c in fresh))
+
+    def configure(self, config: RunConfig) -> None:
+        """Write the configuration, in which the number of nodes may be another now."""
         self._write(self.config, config.to_toml())
 
     def belongs_to(self, job: str) -> None:
-        """Remember which torchrun makes the run: only that one goes on with it unasked."""
+        """Remember which job makes the run: only that one goes on with it unasked."""
         origin = _json(self.provenance)
         self._write(self.provenance, json.dumps({**origin, "job": job}, indent=2) + "\n")
 
@@ -125,7 +150,8 @@ class RunFolder:
     def save(self, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
         """Write a checkpoint."""
         if self.writes:
-            checkpoint.save(self.checkpoint, tensors, facts)
+            with self._unless_taken():
+                checkpoint.save(self.checkpoint, tensors, facts, self._require_lock)
 
     def rows(self) -> list[Metrics]:
         """What metrics.jsonl holds; a last line that was cut off by a kill is passed over.
@@ -165,7 +191,9 @@ class RunFolder:
     def _append(self, path: Path, line: str) -> None:
         if not self.writes:
             return
+        self._require_lock()
         with writing(path), open(path, "a", encoding="utf-8") as file:
+            self._require_lock()  # whoever takes over replaces the file that is open here
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
@@ -175,8 +203,22 @@ class RunFolder:
             return
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as temporary:
+        with self._unless_taken(), replacing(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+            self._require_lock()
+
+    def _require_lock(self) -> None:
+        if self.taken:
+            raise PeerLost(f"{self.path}: another node has taken over since this one was stopped")
+
+    @contextmanager
+    def _unless_taken(self) -> Iterator[None]:
+        """Tell a write that fails because whoever took over has removed the temporary file."""
+        try:
+            yield
+        except CannotWrite:
+            self._require_lock()
+            raise
 
     def _remove(self, *paths: Path) -> None:
         if self.writes:
@@ -185,25 +227,36 @@ class RunFolder:
 
 
 @contextmanager
-def open_run(path: Path, *, resume: bool) -> Iterator[RunFolder]:
+def open_run(path: Path, *, resume: bool, job: str = "") -> Iterator[RunFolder]:
     """Open the folder of a run for this process alone to write to; it is made if need be.
 
     Args:
         path: The folder.
         resume: Whether the run in it is to be continued.
+        job: The job whose nodes take the folder from each other; without one nobody does.
 
     Raises:
         InvalidArgument: If another process uses the folder, or it does not hold what it should.
 
     """
-    with locked("out", path):
-        yield RunFolder(path, resume=resume)
+    with locked("out", path, job) as lock:
+        yield RunFolder(path, resume=resume, lock=lock if job else None)
 
 
 def belongs_to(path: Path, job: str) -> bool:
-    """Whether this folder holds a run that the same torchrun has begun or resumed."""
+    """Whether this folder holds a run that the same job has begun or resumed."""
     origin = _json(path / "provenance.json")
     return (path / "config.toml").is_file() and origin.get("job") == job
+
+
+def _number(line: str) -> object:
+    """What a line of restarts.jsonl is told from others by: its number and nodes, or all of it."""
+    try:
+        change = parse_json(line)
+    except ValueError:  # a last line that was cut off by a kill
+        return line
+    numbered = isinstance(change, dict) and "change" in change
+    return (change["change"], change.get("members")) if numbered else line
 
 
 def _json(path: Path) -> dict[str, Any]:

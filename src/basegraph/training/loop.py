@@ -23,12 +23,19 @@ class Loop:
     Args:
         engine: What makes the steps.
         runs: The runs of the engine's views, in the same order.
+        before_step: Called before every step, when all that was due after the last one is done.
 
     """
 
-    def __init__(self, engine: Engine, runs: Sequence[Run]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        runs: Sequence[Run],
+        before_step: Callable[[], None] = lambda: None,
+    ) -> None:
         self.engine = engine
         self.runs = runs
+        self._before_step = before_step
         problem = runs[0].problem  # what follows is the same for all runs
         self.steps_per_epoch, self.total_steps = problem.steps_per_epoch, problem.total_steps
         self.evaluate_every = problem.config.epochs_between_evaluations()
@@ -51,6 +58,7 @@ class Loop:
         began = time.perf_counter() - max(run.seconds for run in self.runs)
         self._add_missing_rows()
         while engine.step < self.total_steps and self._running():
+            self._before_step()
             engine.advance()
             evaluates, saves = self._due(self.evaluate_every), self._due(self.checkpoint_every)
             due = evaluates or saves or engine.losses_due(signals)
@@ -66,6 +74,8 @@ class Loop:
             if stop:
                 self._each(lambda run: run.save())
                 raise self._interrupted(stop[0])
+        for run in self._running():
+            run.watcher.ended(run.rows)
         return [run.failure or run.rows for run in self.runs]
 
     def _due(self, every: int) -> bool:

@@ -115,7 +115,7 @@ class Run:
 
     def _count_from(self, facts: dict[str, Any]) -> None:
         """Go on counting from what a checkpoint's run had come to."""
-        now = self.problem.bytes_sent(self.view.step)
+        now = self._bytes_of_these_nodes()
         self.seconds = facts["seconds"]
         self.bytes_before = facts.get("bytes", now) - now
         self.loss_sum, self.loss_count = facts["loss_sum"], facts["loss_count"]
@@ -134,7 +134,11 @@ class Run:
     @property
     def bytes_sent(self) -> float:
         """What a node has sent in all, in the mean over nodes."""
-        return self.bytes_before + self.problem.bytes_sent(self.view.step)
+        return self.bytes_before + self._bytes_of_these_nodes()
+
+    def _bytes_of_these_nodes(self) -> float:
+        """What a node has sent since there are so many of them."""
+        return self.problem.bytes_sent(self.view.step)
 
     def has_row(self, epoch: int) -> bool:
         """Whether this epoch has been evaluated."""

@@ -12,7 +12,7 @@ from basegraph.training.problem import Facts
 
 @dataclass(frozen=True)
 class Watcher:
-    """What a run calls: at its start, after a step, after an evaluation.
+    """What a run calls: at its start, after a step, after an evaluation, at its end.
 
     Example:
         >>> epochs = []
@@ -28,5 +28,7 @@ class Watcher:
     """With what is known before the first step."""
     failed: Callable[[BasegraphError], None] = lambda error: None
     """With why the run has ended early, where others beside it go on."""
+    ended: Callable[[list[Metrics]], None] = lambda rows: None
+    """With all rows, when the run has come to its end."""
     noted: Callable[[str], None] = lambda line: None
     """With a line for the user."""

@@ -54,7 +54,6 @@ class DistributedEngine:
         self.problem = problem
         self.config = config = problem.config
         self.membership = membership
-        self.node, self.n = membership.node, membership.n
         self.device = device = membership.device
         self.steps_per_epoch = problem.steps_per_epoch
         self.data = DeviceData(dataset, device)
@@ -72,13 +71,21 @@ class DistributedEngine:
             ),
         )
         node.start({"algorithm": problem.method.name})
-        self.mixer = node.exchanges.mixer
         self.method = NodeMethod(problem.method, node)
-        self._step = 0
-        self._epoch: tuple[int, dict[str, Tensor]] | None = None
-        self._losses: list[Tensor] = []
-        self._max_pending = 1
-        self._exchanged = self.step, time.monotonic()
+        self._epoch: tuple[int, dict[str, Tensor]] | None
+        self._losses: list[Tensor]
+        self._exchanged: tuple[int, float]
+        self._stand_at(0)
+
+    @property
+    def node(self) -> int:
+        """The number of this node."""
+        return self.membership.node
+
+    @property
+    def n(self) -> int:
+        """How many nodes there are."""
+        return self.membership.n
 
     @property
     def runs(self) -> Sequence[EngineRun]:
@@ -147,8 +154,12 @@ class DistributedEngine:
         return [losses.T.cpu()]
 
     def losses_due(self, signals: Sequence[int]) -> bool:
-        """Whether enough steps are pending: in all processes at the same step."""
-        return len(self._losses) >= self._max_pending
+        """Whether enough steps are pending: in all processes at the same step.
+
+        Also if the nodes meet next, as others may be there then.
+        """
+        meets = self.method.node.meetings.due(self.step)
+        return meets or len(self._losses) >= self._max_pending
 
     def agree_on_signals(self, seen: Sequence[int]) -> list[int]:
         """The signals that any node has seen; by the time of a step, when to ask next."""
@@ -242,18 +253,47 @@ class DistributedEngine:
             parts = list(tensors[name].to(vector)) if self.node == 0 else []
             collectives.scatter(vector, parts, self.membership, "the restart")
         self.method.restore(vectors)
-        self._step = step
+        self._stand_at(step)
 
     def begin_again(self, x_d: Tensor, step: int) -> None:
         """All nodes at this model, with a fresh state of the method."""
         self.method.restart(x_d, step)
+        self._stand_at(step)
+
+    def _stand_at(self, step: int) -> None:
+        """So many steps are made, and nothing is pending."""
         self._step = step
         self._epoch = None
+        self._losses = []
+        self._max_pending = 1
+        self._exchanged = step, time.monotonic()
+
+    # -- nodes that come and go --------------------------------------------------------------
+
+    @property
+    def rounds_from(self) -> int:
+        """The step at which round 0 of the topology was due."""
+        return self.method.node.exchanges.start
+
+    def go_on(self, problem: EngineProblem, step: int) -> None:
+        """Go on with other nodes: a state that is tied to those that were there begins anew.
+
+        Args:
+            problem: The same, for their number.
+            step: Steps made so far.
+
+        """
+        self.problem = problem
+        self.config = problem.config
+        self.steps_per_epoch = problem.steps_per_epoch
+        if not problem.method.keeps_state:
+            self.method.restart(self.x_d.clone(), step)
+        self._stand_at(step)
 
     # -- all nodes ---------------------------------------------------------------------------
 
     def _average(self, x_d: Tensor) -> Tensor:
-        return self.mixer.average(x_d, self.step, x_d)
+        return self.method.node.exchanges.mixer.average(x_d, self.step, x_d)
 
     def _of_all(self, part: Tensor, what: str) -> Tensor:
         """(n, ...): what each node has."""

@@ -52,6 +52,8 @@ class Exchanges:
         )
         self.average = ExactAverage(topology, self.mixer)
         """The average of a vector over all nodes, by gossip."""
+        self.start = start
+        """The step at which the topology is at round 0."""
         self._flat = flat
         self._schedule = Schedule(topology, membership.node, options.local_steps, start)
         self._pending: Pending | None = None
@@ -82,9 +84,9 @@ class Exchanges:
         If a neighbor turns out to be lost already, that step reports it; this one is complete.
         """
         with suppress(PeerLost):
-            self._start(step)
+            self._begin(step)
 
-    def _start(self, step: int) -> None:
+    def _begin(self, step: int) -> None:
         neighbors = self._schedule.at(step)
         if neighbors is not None:
             stamp = Stamp("step()", step)
@@ -98,7 +100,7 @@ class Exchanges:
 
         """
         if self._pending is None:
-            self._start(step)
+            self._begin(step)
         pending, self._pending = self._pending, None
         return None if pending is None else pending.drift()
 

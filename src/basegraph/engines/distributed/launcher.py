@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -12,9 +13,9 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from basegraph.engines.distributed.membership.lighthouse import VARIABLE, torchft_coordination
-from basegraph.engines.distributed.membership.live import EXPECTED, NAME
+from basegraph.engines.distributed.membership.lighthouse import torchft_coordination
 from basegraph.engines.distributed.membership.progress import seconds
+from basegraph.launched import EXPECTED, JOB, LIGHTHOUSE, NAME
 from basegraph.topologies.core.integers import at_least
 
 HEARTBEAT_TIMEOUT = 5.0
@@ -23,6 +24,8 @@ JOIN_TIMEOUT = 300.0
 """Seconds for which nodes wait in a meeting for one that is alive and does not come."""
 QUICK = 10.0
 """A node that fails so soon after its start, in seconds, is not replaced: it would fail again."""
+GRACE = 3.0
+"""Seconds after a node has failed in which the others fail too, if the job is at fault."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM)
 PAUSE = 0.1
 
@@ -34,8 +37,15 @@ class _Slot:
     number: int
     process: subprocess.Popen[bytes]
     started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    """When its process was seen to have ended."""
     code: int | None = None
     """The exit code of the last process, when nobody replaces it."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process runs."""
+        return self.process.poll() is None
 
 
 class Launcher:
@@ -92,8 +102,12 @@ class Launcher:
             heartbeat_timeout_ms=round(1000 * self._heartbeat_timeout),
         )
         port = lighthouse.address().rpartition(":")[2]
-        environment = {VARIABLE: f"http://127.0.0.1:{port}", EXPECTED: str(self._nodes)}
-        self._say(f"lighthouse at {environment[VARIABLE]}, {self._nodes} nodes")
+        environment = {
+            LIGHTHOUSE: f"http://127.0.0.1:{port}",
+            EXPECTED: str(self._nodes),
+            JOB: secrets.token_hex(4),
+        }
+        self._say(f"lighthouse at {environment[LIGHTHOUSE]}, {self._nodes} nodes")
         handlers = {number: signal.signal(number, self._forward) for number in FORWARDED}
         try:
             for number in range(self._nodes):
@@ -124,21 +138,33 @@ class Launcher:
         return process
 
     def _look_after(self, slot: _Slot, environment: Mapping[str, str]) -> None:
-        """Replace a node that has died, or note its end."""
+        """Replace a node that has died, or note its end.
+
+        One that has failed by itself is not replaced if all others do the same: a new one would
+        fail again, as where the training has diverged.
+        """
         code = slot.process.poll()
         if code is None:
+            return
+        slot.ended = slot.ended or time.monotonic()
+        if code > 0 and self._others_run(slot) and time.monotonic() - slot.ended < GRACE:
             return
         name = f"node-{slot.number} (process {slot.process.pid})"
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with {code}"
         quick = code > 0 and time.monotonic() - slot.started < QUICK
         over = self._stopped_by or any(other.code == 0 for other in self._slots)
-        if code and self._replace and not quick and not over:
+        alone = code > 0 and not self._others_run(slot)
+        if code and self._replace and not quick and not over and not alone:
             self._say(f"{name} {how}: it is replaced")
             slot.process, slot.started = self._start(slot.number, environment), time.monotonic()
+            slot.ended = None
             return
         if code and not self._stopped_by:
             self._say(f"{name} {how}")
         slot.code = code
+
+    def _others_run(self, slot: _Slot) -> bool:
+        return any(other.runs for other in self._slots if other is not slot)
 
     def _forward(self, number: int, frame: FrameType | None) -> Any:
         self._stopped_by = self._stopped_by or number

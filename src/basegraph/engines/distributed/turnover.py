@@ -61,8 +61,23 @@ class Portable(Protocol):
     def unpack(self, content: dict[str, Any]) -> None:
         """Go on as the node that has packed this."""
 
+    def settle(self, meeting: Meeting) -> int:
+        """Agree with the nodes of a meeting, which are connected, on the step at which all go on.
+
+        Raises:
+            PeerLost: One of them is lost; nothing has changed here.
+
+        """
+
     def nodes_changed(self, change: MembershipChange) -> None:
         """Go on with other nodes at the step of the change."""
+
+    @property
+    def asked_to_stop(self) -> bool:
+        """Whether to wait for other nodes no longer."""
+
+    def leave(self) -> BaseException:
+        """Save what there is; the exception that ends this process."""
 
 
 class Turnover:
@@ -118,14 +133,14 @@ class Turnover:
             except PeerLost as error:
                 raise node.saved_after(error, step) from None
             if self._stopped():
-                node.save_and_leave(step)
-                raise node.stop.exit()
+                raise self.trained.leave()
             if meeting is None or not meeting.changed:
                 self._plan(step if meeting is None else meeting.step, meeting)
                 return False
             try:
                 membership.connect(meeting, self._stopped)
                 replaced = self._hand_over(meeting)
+                step = self.trained.settle(meeting)
             except PeerLost as error:
                 LOG.info("%s", error)
                 if time.monotonic() - began > membership.timeout + membership.timeout:
@@ -133,7 +148,7 @@ class Turnover:
                 broken = True
                 continue
             membership.begin_epoch(meeting)
-            self._begin(meeting, replaced=replaced)
+            self._begin(meeting, step, replaced=replaced)
             return replaced
 
     def _hand_over(self, meeting: Meeting) -> bool:
@@ -153,21 +168,21 @@ class Turnover:
         self.node.unpack(content["node"])
         return True
 
-    def _begin(self, meeting: Meeting, *, replaced: bool) -> None:
+    def _begin(self, meeting: Meeting, step: int, *, replaced: bool) -> None:
         now, before = meeting.members, meeting.before
-        self.node.rebuild(meeting.step)
+        self.node.rebuild(step)
         change = MembershipChange(
             now,
             self.membership.node,
             [name for name in now if name not in before],
             [name for name in before if name not in now],
-            meeting.step,
+            step,
             replaced,
             meeting.epoch,
         )
         if self.membership.node == 0:
             LOG.warning("%s", change)
-        self._plan(meeting.step, meeting)
+        self._plan(step, meeting)
         self.trained.nodes_changed(change)
 
     def _plan(self, step: int, meeting: Meeting | None) -> None:
@@ -182,4 +197,4 @@ class Turnover:
         return (time.monotonic() - began) / steps if steps > 0 else 0.0
 
     def _stopped(self) -> bool:
-        return self.node.stop.reason is not None
+        return self.trained.asked_to_stop

@@ -21,9 +21,8 @@ from urllib.parse import urlsplit
 from basegraph.engines.distributed.membership.meeting import Participant
 from basegraph.errors import InvalidArgument, RuntimeFailure
 from basegraph.extras import require
+from basegraph.launched import LIGHTHOUSE as VARIABLE
 
-VARIABLE = "TORCHFT_LIGHTHOUSE"
-"""The environment variable with the lighthouse's address."""
 HEARTBEAT = 0.1
 """Seconds between two heartbeats."""
 SETTLE = 3.0

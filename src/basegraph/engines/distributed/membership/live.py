@@ -45,14 +45,11 @@ from basegraph.engines.distributed.membership.torchrun import max_restarts
 from basegraph.engines.distributed.membership.waiter import Waiter
 from basegraph.engines.distributed.membership.watch import SUSPICIOUS, Wait, WaitWatch
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.launched import NAME, expected
 
 T = TypeVar("T")
 LOG = logging.getLogger("basegraph")
 CPU = torch.device("cpu")
-NAME = "BASEGRAPH_NODE"
-"""The environment variable with which the name of a node begins."""
-EXPECTED = "BASEGRAPH_NODES"
-"""The environment variable with the number of nodes that the first ones wait for."""
 START = 60.0
 """Seconds for which the first nodes wait for the others."""
 LATE = 2.0
@@ -340,7 +337,7 @@ class LiveMembership:
             broken=self._broken,
             fresh=self._lighthouse.fresh,
             starting=self.epoch == 0 and time.monotonic() < self._began + START,
-            expected=int(os.environ.get(EXPECTED, "0")),
+            expected=expected(),
             seconds=seconds,
         )
         address = store_address(self._store)

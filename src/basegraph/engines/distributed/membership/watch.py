@@ -77,4 +77,4 @@ def _watch(owner: ref[Owner], watch: ref[WaitWatch]) -> None:
         wait = watches.current
         if wait is not None and wait.seconds > SUSPICIOUS:
             asks.look_into(wait)
-        del watches, asks
+        del watches, asks, wait  # which keeps the group alive, also when the process ends
