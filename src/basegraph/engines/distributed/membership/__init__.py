@@ -2,9 +2,10 @@
 
 - `Membership` (`contract.py`): what everything that exchanges messages is given.
 - `FixedMembership` and `join_nodes` (`fixed.py`): the nodes that were there at the start.
-- `LiveMembership` (`live.py`): nodes that come and go. Who is alive is known to torchft's
-  lighthouse (`lighthouse.py`); what follows from that all nodes decide alike (`meeting.py`), and
-  connect (`gloo.py`). Waits for nodes that have died are ended (`watch.py`).
+- `LiveMembership` (`live.py`): nodes that come and go. They register (`registration.py`) with
+  torchft's lighthouse (`lighthouse.py`), which knows who is alive; what follows from that all nodes
+  decide alike (`meeting.py`), and connect (`connecting.py`, `gloo.py`). Waits for nodes that have
+  died are noticed (`watch.py`) and left (`waiter.py`).
 - `join` (`group.py`): the process group of the nodes that torchrun has started (`torchrun.py`).
 - `require_alike`, `together`, `texts_of_all` (`handshake.py`): nodes compare their settings, and do
   something all together or not at all.

@@ -8,11 +8,7 @@ decide by it alone (`meeting.py`), so that all decide alike. Then they connect.
 from __future__ import annotations
 
 import atexit
-import hashlib
 import logging
-import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -24,9 +20,8 @@ import torch
 from basegraph.engines.distributed.bounded import end_gloo_waits
 from basegraph.engines.distributed.membership.connecting import Connector, NotConnected
 from basegraph.engines.distributed.membership.contract import WaitEnded
-from basegraph.engines.distributed.membership.gloo import own_host, own_store, store_address
+from basegraph.engines.distributed.membership.gloo import own_host
 from basegraph.engines.distributed.membership.lighthouse import (
-    Lighthouse,
     LighthouseGone,
     Quorum,
     require_address,
@@ -36,22 +31,19 @@ from basegraph.engines.distributed.membership.live_progress import LiveProgress
 from basegraph.engines.distributed.membership.meeting import (
     Meeting,
     decide,
-    description,
     is_early,
     is_unchanged,
 )
 from basegraph.engines.distributed.membership.progress import TIMEOUT
+from basegraph.engines.distributed.membership.registration import Registration, Standing
 from basegraph.engines.distributed.membership.torchrun import max_restarts
 from basegraph.engines.distributed.membership.waiter import Waiter
 from basegraph.engines.distributed.membership.watch import SUSPICIOUS, Wait, WaitWatch
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
-from basegraph.launched import NAME, expected
 
 T = TypeVar("T")
 LOG = logging.getLogger("basegraph")
 CPU = torch.device("cpu")
-START = 60.0
-"""Seconds for which the first nodes wait for the others."""
 LATE = 2.0
 """Seconds of waiting for other nodes after which this node takes part in meetings meanwhile."""
 RETRY = 0.2
@@ -88,13 +80,10 @@ class LiveMembership:
             raise InvalidArgument("membership", "live", "is for one optimizer per process")
         self.timeout = timeout
         self.device = CPU
-        self.name = f"{os.environ.get(NAME) or socket.gethostname()}-{os.getpid()}"
-        self.name += f"-{secrets.token_hex(2)}"  # numbers of processes come again
         host = own_host(address)
-        self._store = own_store(host)
-        self._lighthouse = Lighthouse(address, self.name)
-        self._began = time.monotonic()
-        self._said: Mapping[str, object] = {}
+        self._registration = Registration(address, host)
+        self._lighthouse = self._registration.lighthouse
+        self.name = self._registration.name
         self.epoch = 0
         """The last epoch that this node has met for."""
         self.members = [self.name]
@@ -104,7 +93,6 @@ class LiveMembership:
         self.progress = LiveProgress([self.name], 0, timeout)
         self._connector = Connector(host, timeout)
         self._group = self._connector.alone()
-        self._frozen = False
         self._answering = False
         self._last_asked = 0, 0.0
         self.agreed: Meeting | None = None
@@ -143,9 +131,7 @@ class LiveMembership:
 
     def introduce(self, facts: Mapping[str, object]) -> None:
         """Say what must be the same on all nodes, by name, before the first meeting."""
-        from basegraph import __version__
-
-        self._said = {**facts, "basegraph": __version__, "torch": torch.__version__}
+        self._registration.introduce(facts)
 
     def close(self) -> None:
         """Leave: no heartbeats any more, and no connections."""
@@ -190,7 +176,7 @@ class LiveMembership:
                 raise self._lost("a node that is alive did not come to the meeting") from None
             except LighthouseGone as error:
                 if not self._broken:
-                    self._freeze(error)
+                    self._registration.freeze(error, self.n)
                     return None
                 if time.monotonic() > end:
                     raise self._lost(f"{error}, and a node is lost") from None
@@ -216,7 +202,7 @@ class LiveMembership:
         what = meeting.refused.get(self.name)
         if what is not None:
             self.close()
-            own = f"; here it is {str(self._said[what])[:80]}" if what in self._said else ""
+            own = self._registration.own_value(what)
             raise BasegraphError(
                 f"{self.name} was refused: it differs from {meeting.source_name} in {what!r}{own}"
             )
@@ -296,7 +282,7 @@ class LiveMembership:
         """While this node waits: see whether those it waits for are alive, or wait in a meeting."""
         if self._lighthouse.silent(wait.names) and self._watch.current is wait:
             wait.end()
-        late = wait.seconds > (SUSPICIOUS if self._frozen else LATE)
+        late = wait.seconds > (SUSPICIOUS if self._registration.frozen else LATE)
         if late and not self._broken and self._lighthouse.answers and not self._answering:
             self._answering = True
             threading.Thread(target=self._answer, args=[wait], daemon=True).start()
@@ -330,40 +316,14 @@ class LiveMembership:
         self, step: int, seconds: float, limit: float, interrupted: Callable[[], bool]
     ) -> Quorum | None:
         self._last_asked = step, seconds
-        data = description(
-            epoch=self.epoch,
-            members=self._settled,
-            facts={name: _digest(value) for name, value in self._said.items()},
-            broken=self._broken,
-            fresh=self._lighthouse.fresh,
-            starting=self.epoch == 0 and time.monotonic() < self._began + START,
-            expected=expected(),
-            seconds=seconds,
-        )
-        address = store_address(self._store)
-        quorum = self._lighthouse.ask(address, step, data, max(limit, 0.001), interrupted)
-        if quorum is not None and self._frozen:
-            self._frozen = False
-            LOG.warning("%s: the lighthouse is back", self.name)
-        return quorum
-
-    def _freeze(self, error: LighthouseGone) -> None:
-        if not self._frozen:
-            LOG.warning(
-                "%s: %s: the %d nodes go on, and nobody can join until it is back",
-                *(self.name, error, self.n),
-            )
-        self._frozen = True
+        standing = Standing(step, seconds, self.epoch, self._settled, self._broken)
+        return self._registration.ask(standing, limit, interrupted)
 
     def _others(self, names: list[str]) -> list[str]:
         return [name for name in names if name != self.name]
 
     def _lost(self, why: str) -> PeerLost:
         return PeerLost(f"{self.name} (node {self.node} of {self.n}): {' '.join(why.split())}")
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 @atexit.register
