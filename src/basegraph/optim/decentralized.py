@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from basegraph.optim.node_optimizer import (
     topology_for,
 )
 from basegraph.optim.outer import outer_facts, outer_of
+from basegraph.optim.state_views import StateViews
 from basegraph.topologies.core.sequence import Topology
 
 LOG = logging.getLogger("basegraph")
@@ -168,7 +169,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         live = isinstance(nodes, LiveMembership)
         self._set_step(self._node.start_by_itself() if live else self._node.start(settings))
         self._steps = NodeMethod(self.method, self._node, self.gossip_step)
-        self._shown: dict[tuple[int, ...], list[dict[str, Tensor]]] = {}
+        self._views = StateViews(self._node.flat)
         self._show_state()
         if self._auto_damping:
             settings["options"] = [{**each, "damping": "auto"} for each in settings["options"]]
@@ -327,29 +328,13 @@ class DecentralizedOptimizer(NodeOptimizer):
         if self.gossip_step > 0:
             self._node.keep_loaded_model()
         for name, whole in self._steps.own_vectors().items():
-            for p, part in self._parts(whole):
+            for p, part in self._views.parts(whole):
                 part.copy_(self.state[p][name].reshape(-1))
         self._show_state()
 
-    def _parts(self, whole: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each parameter with its part of a flat vector, or with all of what is not per one."""
-        first = 0
-        for p in self._node.flat.parameters:
-            last = first + p.numel()
-            yield p, whole[first:last] if len(whole) == len(self._node.x_d) else whole
-            first = last
-
     def _show_state(self) -> None:
         """Let `state` and `state_dict` see the flat state, by parameter."""
-        whole = self._steps.own_vectors()
-        key = tuple(part.data_ptr() for part in whole.values())
-        if key not in self._shown:  # a step may put the new state beside the old one: two at most
-            views: list[dict[str, Tensor]] = [{} for _ in self._node.flat.parameters]
-            for name, vector in whole.items():
-                for (p, part), shown in zip(self._parts(vector), views, strict=True):
-                    shown[name] = part.view(p.shape) if part.numel() == p.numel() else part
-            self._shown[key] = views
-        for p, shown in zip(self._node.flat.parameters, self._shown[key], strict=True):
+        for p, shown in self._views.of(self._steps.own_vectors()):
             self.state[p].update(shown)
 
 
