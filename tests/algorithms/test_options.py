@@ -80,6 +80,10 @@ def test_options_that_are_fields_are_one_configuration():
         ({"algorithm": "dsgdm:momentum=1.5"}, "momentum=1.5: must be a number in"),
         ({"algorithm": "dsgdm:momentum=much"}, "momentum='much': must be a number"),
         ({"algorithm": "dsgd:momentum=0.5"}, "option of dsgd='momentum'"),
+        ({"algorithm": "adamw:momentum=0.5"}, "option of adamw='momentum'"),
+        ({"algorithm": "adamw:beta2=1"}, r"beta2=1\.0: must be a number in \[0, 1\)"),
+        ({"algorithm": "adamw:eps=0"}, r"eps=0\.0: must be a number above 0"),
+        ({"algorithm": "adamw:order=both"}, "order='both': must be adapt-then-combine or"),
         ({"algorithm": "d2:damping=2"}, "damping='2.0': must be none, auto or in"),
     ],
 )
@@ -97,3 +101,10 @@ def test_flags_win_over_a_file_as_options_of_the_method_too():
     assert merged(file, {"algorithm": "dsgd"}) == {**file, "algorithm": "dsgd"}
     with pytest.raises(bg.InvalidArgument, match=r"momentum=0\.9: is given in the spec"):
         merged({}, {"algorithm": "dsgdm:momentum=0.5", "momentum": 0.9})
+
+
+@pytest.mark.parametrize("field", [{"momentum": 0.5}, {"nesterov": True}])
+def test_adamw_has_no_momentum(field):
+    (name,) = field
+    with pytest.raises(bg.InvalidArgument, match=f"{name}=.*: adamw has no such option"):
+        replica.make_method(RunConfig(algorithm="adamw", **field), bg.topology("ring", n=3))

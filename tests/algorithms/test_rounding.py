@@ -40,7 +40,9 @@ def relative_error(name, mix):
     return np.abs(computed - expected).max() / np.abs(expected).max()
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize(
+    "name", sorted(set(ALGORITHMS) - {"adamw"})
+)  # each node divides by its own
 def test_every_method_keeps_the_mean(name):
     ring = StackedMixer(bg.topology("ring", n=NODES), torch.device("cpu"), torch.float32)
     mix = average if algorithm(name).centralized else ring.round(0)

@@ -13,8 +13,16 @@ NOT_CENTRALIZED = {"d2-published"}
 """It begins by doubling x and takes gradients twice, as published code does."""
 OVERSHOOTS = {"d2", "exact-diffusion", "decentlam"}
 """Without gradients they do not only mix: they extrapolate, or keep a momentum of the mixing."""
-WRONG = {bool: (1, 0.5, "true", None), float: ("0.9", None, True, float("nan"), -1, 2)}
-"""By type of an option: what none may accept. (All numbers are shares, of momentum or damping.)"""
+NONLINEAR = {"adamw"}
+"""A node divides by what its own gradients were, so the mean does not follow a mean gradient."""
+ADAM = {"adamw", "allreduce-adamw"}
+WRONG = {
+    bool: (1, 0.5, "true", None),
+    float: ("0.9", None, True, float("nan"), -1, 2),
+    str: ("adapt", "", 1, None),
+}
+"""By type of an option: what none may accept. Numbers are shares, of momentum or damping; but..."""
+ACCEPTED = {("eps", 2)}
 
 
 @pytest.fixture(params=sorted(bg.ALGORITHMS))
@@ -33,7 +41,8 @@ def random():
 
 
 def randomly_filled(state, random):
-    return type(state)(*(random.standard_normal(part.shape) for part in state))
+    """Above zero, as second moments are."""
+    return type(state)(*(np.abs(random.standard_normal(part.shape)) for part in state))
 
 
 class Recorded:
@@ -141,10 +150,11 @@ def test_linear_where_it_says_so(method, random):
     x = np.zeros((4, D))
     kind = type(method.init(x))
     one, other = (
-        [random.standard_normal(part.shape) for part in (x, *method.init(x))] for _ in range(2)
+        [random.standard_normal(x.shape), *randomly_filled(method.init(x), random)]
+        for _ in range(2)
     )
-    combined = after(*(2 * a - 3 * b for a, b in zip(one, other, strict=True)))
-    apart = [2 * a - 3 * b for a, b in zip(after(*one), after(*other), strict=True)]
+    combined = after(*(2 * a + 3 * b for a, b in zip(one, other, strict=True)))
+    apart = [2 * a + 3 * b for a, b in zip(after(*one), after(*other), strict=True)]
     assert method.linear == all(map(np.allclose, combined, apart))
 
 
@@ -152,6 +162,37 @@ def test_gradients_are_first_taken_at_x_itself(method, random):
     x = random.standard_normal((4, D))
     for step in (0, 9):
         assert np.array_equal(method.gradient_point(x, method.state(x, step)), x)
+
+
+def test_weight_decay_is_in_the_gradient_or_decoupled(method, random):
+    """`move` with λ is a step with λ times the parameters more in the gradient; or it is a step
+    that takes ηλx from x beside what the gradient takes, inside the mix or after it."""
+    x, g = random.standard_normal((2, 4, D))
+    state, decay = method.init(x), random.random((1, D))
+    (moved, *after), (plain, *other) = (
+        method.move(x, g, state, 0.1, a_round(), decay),
+        method.move(x, g, state, 0.1, a_round()),
+    )
+    if method.decoupled_decay:
+        pulled = 0.1 * decay * x
+        mixed = a_round()(pulled) if method.ends_with_mix else pulled
+        assert np.allclose(moved, plain - mixed, rtol=0, atol=1e-12)
+        assert all(map(np.array_equal, after[0], other[0]))
+    else:
+        expected, _ = method.step(x, g + decay * x, state, 0.1, a_round())
+        assert np.array_equal(moved, expected)
+        assert not np.allclose(moved, plain)
+
+
+def test_a_step_alone_mixes_nothing(method, random):
+    x, g = random.standard_normal((2, 4, D))
+    state = randomly_filled(method.init(x), random)
+    alone, after = method.move(x, g, state, 0.1, None)
+    for i in range(4):
+        own = type(state)(*(part[i] for part in state))
+        row, row_after = method.step(x[i], g[i], own, 0.1, lambda v: v)
+        for mine, part in zip((row, *row_after), (alone, *after), strict=True):
+            assert np.allclose(mine, part[i], rtol=0, atol=1e-12)
 
 
 def test_nodes_that_agree_stay_where_no_gradient_moves_them(method, random):
@@ -164,7 +205,10 @@ def test_nodes_that_agree_stay_where_no_gradient_moves_them(method, random):
 
 
 def centralized(name, x, gradients, rates):
-    """x after each step of (momentum) SGD, as one node computes it."""
+    """x after each step of (momentum) SGD or Adam, as one node computes it."""
+    if name in ADAM:
+        yield from adam(x, gradients, rates)
+        return
     beta = 0.9 if "momentum" in bg.ALGORITHMS[name].options else 0.0
     u = m = descent = 0 * x
     if name == "d2-published":
@@ -183,8 +227,18 @@ def centralized(name, x, gradients, rates):
         yield x
 
 
+def adam(x, gradients, rates):
+    """As Kingma and Ba write it."""
+    m = v = 0 * x
+    for step, (gradient, lr) in enumerate(zip(gradients, rates, strict=True), 1):
+        g = gradient(x) if callable(gradient) else gradient
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        x = x - lr * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)
+        yield x
+
+
 def test_one_node_is_the_centralized_form(name, method):
-    """With one node, every method is (momentum) SGD, step for step."""
+    """With one node, every method is (momentum) SGD or Adam, step for step."""
     problem = Quadratics(1)
     expected = list(centralized(name, np.zeros((1, D)), [problem.gradients] * 30, [0.05] * 30))
     for steps in (1, 2, 7, 30):
@@ -193,10 +247,15 @@ def test_one_node_is_the_centralized_form(name, method):
 
 
 def test_learning_rates_may_change_and_be_zero(name, method, random):
-    """The average over the nodes follows the centralized form; a rate of 0 takes no gradient."""
+    """The average over the nodes follows the centralized form; a rate of 0 takes no gradient.
+
+    That of a method which is not linear does so where all nodes have the same gradient.
+    """
     n, rates = 5, [0.1, 0.0, 0.05, 0.0, 0.2]
     x = random.standard_normal((n, D))
     gradients = random.standard_normal((len(rates), n, D))
+    if name in NONLINEAR:
+        gradients[:] = gradients[:, :1]
     means = centralized(name, x.mean(axis=0), gradients.mean(axis=1), rates)
     state, mix_at = method.init(x), mixes(bg.topology("base", n=n))
     for step, (g, lr, mean) in enumerate(zip(gradients, rates, means, strict=True)):
@@ -209,7 +268,9 @@ def test_learning_rates_may_change_and_be_zero(name, method, random):
             assert np.array_equal(x, x_of_other_gradient)
 
 
-@pytest.mark.parametrize("name", sorted(set(bg.ALGORITHMS) - NOT_CENTRALIZED), indirect=True)
+@pytest.mark.parametrize(
+    "name", sorted(set(bg.ALGORITHMS) - NOT_CENTRALIZED - NONLINEAR), indirect=True
+)
 def test_complete_graph_is_the_centralized_form(name, method):
     """With equal curvature, the average over nodes follows (momentum) SGD on the mean objective;
     methods that mix last have every node there."""
@@ -221,7 +282,8 @@ def test_complete_graph_is_the_centralized_form(name, method):
         x = run(method, problem, mixes(t), steps)
         expected = run(method, center, lambda step: lambda v: v, steps)
         assert np.allclose(x.mean(axis=0), expected[0], rtol=1e-9, atol=1e-12)
-        if method.ends_with_mix or name in ("qg-dsgdm", "d2", "sgp", "decentlam", "allreduce-sgd"):
+        alike = method.ends_with_mix or method.centralized
+        if alike or name in ("qg-dsgdm", "d2", "sgp", "decentlam"):
             assert np.allclose(x, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -235,7 +297,7 @@ def test_nodes_agree_after_a_period_without_gradients(name, n):
     # Quasi-global momentum follows the nodes' own motion, mixing included: it overshoots.
     options = {"momentum": 0.0} if name == "qg-dsgdm" else {}
     x = run(bg.algorithm(name, **options), flat, mixes(t), t.period, x0=x0)
-    if name == "allreduce-sgd":  # averages gradients: without any, nothing moves
+    if bg.algorithm(name).centralized:  # averages gradients: without any, nothing moves
         assert np.array_equal(x, x0)
     else:
         factor = 2 if name == "d2-published" else 1  # it begins by doubling x
@@ -245,6 +307,8 @@ def test_nodes_agree_after_a_period_without_gradients(name, n):
 def test_wrong_options_are_refused_by_name(name):
     for option, default in bg.ALGORITHMS[name].options.items():
         for value in WRONG[type(default)]:
+            if (option, value) in ACCEPTED:
+                continue
             with pytest.raises(bg.InvalidArgument, match=f"{option}=.*must be"):
                 bg.algorithm(name, **{option: value})
     with pytest.raises(bg.InvalidArgument, match=f"option of {name}='optoin'"):
@@ -253,7 +317,11 @@ def test_wrong_options_are_refused_by_name(name):
 
 def test_options_in_the_spec_are_options(name, random):
     x, g = random.standard_normal((2, 4, D))
-    written = {bool: ("true", True), float: ("0.5", 0.5)}
+    written = {
+        bool: ("true", True),
+        float: ("0.5", 0.5),
+        str: ("combine-then-adapt", "combine-then-adapt"),
+    }
     for option, default in bg.ALGORITHMS[name].options.items():
         text, value = written[type(default)]
         results = []
@@ -263,6 +331,7 @@ def test_options_in_the_spec_are_options(name, random):
             bg.algorithm(f"{name}:{option}={text}"),
         ):
             state = randomly_filled(method.init(x), np.random.default_rng(1))
-            results.append(method.step(x, g, state, 0.1, a_round())[0])
+            moved, state = method.step(x, g, state, 0.1, a_round())
+            results.append(method.step(moved, g, state, 0.1, a_round())[0])
         assert np.array_equal(results[1], results[2])
         assert not np.allclose(results[0], results[1])  # and it does something

@@ -87,6 +87,26 @@ def test_a_step_is_counted_for_every_run(make):
     assert {run.step for run in engine.runs} == {3}
 
 
+def test_gradients_are_clipped_node_by_node(make):
+    """One step of SGD without a message, against `torch.nn.utils.clip_grad_norm_`."""
+    alone = {"algorithm": "dsgd", "local_steps": 100, "lr": 0.5, "schedule": "constant"}
+    gradients = {}
+    for clip in (0.0, 0.3):
+        engine = make(**alone, warmup=0, clip=clip)
+        before = [saved(run)["x"] for run in engine.runs]
+        engine.advance()
+        after = [saved(run)["x"] for run in engine.runs]
+        gradients[clip] = (torch.cat(before) - torch.cat(after)) / 0.5
+    norms = gradients[0.0].norm(dim=1)
+    assert norms.max() > 0.3
+    for free, clipped in zip(gradients[0.0], gradients[0.3], strict=True):
+        parameter = torch.nn.Parameter(torch.zeros_like(free))
+        parameter.grad = free.clone()
+        torch.nn.utils.clip_grad_norm_([parameter], 0.3)
+        assert torch.allclose(clipped, parameter.grad, rtol=0, atol=1e-6)
+        assert not torch.allclose(clipped, free, rtol=0, atol=1e-3)
+
+
 def test_losses_are_each_runs_own_and_given_once(make):
     engine = make()
     advance(engine, 3)

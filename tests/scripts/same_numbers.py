@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 
 import basegraph as bg
-from basegraph.algorithms.catalog import ALGORITHMS
+from basegraph.algorithms.catalog import ALGORITHMS, algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.engines.distributed import blocks
 from basegraph.engines.stacked.mixer import StackedMixer, average
@@ -15,6 +15,11 @@ from support.launch import leave
 STEPS = 12
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-10}
 """Some methods are unstable on some topologies, and multiply rounding: those are in float64."""
+MORE = [
+    "adamw:order=combine-then-adapt",
+    "adamw:mix_moments=true",
+    "adamw:mix_moments=true,order=combine-then-adapt",
+]
 SPECS = [
     "base:k=1",
     "base:k=2",
@@ -45,21 +50,23 @@ def identity(v):
 def stacked(name, spec, dtype, lr, decay, local_steps, order):
     n = dist.get_world_size()
     t = bg.topology(spec, n=n)
-    method = ALGORITHMS[name]()
+    method = algorithm(name)
     mixer = StackedMixer(t, torch.device("cpu"), dtype)
     x = torch.cat([p.reshape(-1) for p in start(dtype)]).repeat(n, 1)
     state = method.init(x.clone())
     state = type(state)(*(part.clone() for part in state))
     for step in range(STEPS):
         at = method.gradient_point(x, state)
-        grad = torch.stack([slope(i, step, at[i]) for i in range(n)]) + decay * at
+        grad = torch.stack([slope(i, step, at[i]) for i in range(n)])
         mix = identity
         if communicates(step, local_steps):
             mix = average if method.centralized else mixer.round(round_index(step, local_steps))
         if order == "combine-then-adapt":
-            x, state = method.step(mix(x), grad, state, lr, identity)
+            pulled = lr * decay * x if method.decoupled_decay else 0 * x
+            grad = grad if method.decoupled_decay else grad + decay * x
+            x, state = method.step(mix(x) - pulled, grad, state, lr, identity)
         else:
-            x, state = method.step(x, grad, state, lr, mix)
+            x, state = method.move(x, grad, state, lr, mix, decay)
     return method.gradient_point(x, state)
 
 
@@ -98,10 +105,10 @@ def main() -> None:
     dist.init_process_group("gloo")
     blocks.BLOCK, blocks.SMALL_TENSOR = 100, 8  # several blocks, small tensors together
     for spec in SPECS:
-        for name in ALGORITHMS:
+        for name in (*ALGORITHMS, *MORE):
             compare(name, spec, torch.float64, 0.05, 0.01, 1, "adapt-then-combine")
         compare("dsgdm", spec, torch.float32, 0.05, 0.01, 1, "adapt-then-combine")
-    for name in ("dsgd", "dsgdm"):
+    for name in ("dsgd", "dsgdm", "adamw"):
         for local_steps in (1, 3):
             compare(name, "base:k=1", torch.float32, 0.05, 0.01, local_steps, "combine-then-adapt")
     compare("dsgdm", "ring", torch.float32, 0.05, 0.0, 3, "adapt-then-combine")

@@ -37,6 +37,8 @@ def test_every_field_has_its_line():
         ({"damping": "2"}, r"damping='2': must be none, auto or in \(0, 1\]"),
         ({"device": "tpu"}, "device='tpu'"),
         ({"local_steps": 0}, "local_steps=0"),
+        ({"clip": -1}, r"clip=-1\.0: must be a number 0 or above"),
+        ({"clip": float("inf")}, "clip=inf: must be a number 0 or above"),
     ],
 )
 def test_bad_fields(fields, complaint):

@@ -8,6 +8,7 @@ import torch
 import basegraph as bg
 from basegraph.data.catalog import load
 from basegraph.engines.stacked.nodes import StackedNodes
+from basegraph.models.flat import FlatModel
 from basegraph.models.networks import build
 from basegraph.training import estimate, memory, problem
 from basegraph.training._train import train
@@ -60,3 +61,25 @@ def test_the_time_of_gradients_is_measured():
     before = nodes.x_nd.clone()
     assert estimate.seconds_of_gradients(nodes) > 0
     assert torch.equal(nodes.x_nd, before)
+
+
+@pytest.mark.parametrize(
+    ("fields", "vectors"),
+    [
+        ({"algorithm": "dsgd"}, (3, 4)),
+        ({"algorithm": "dsgdm"}, (4, 6)),
+        ({"algorithm": "sgp"}, (3, 4)),
+        ({"algorithm": "adamw"}, (5, 8)),
+    ],
+)
+def test_memory_counts_what_a_method_keeps(fields, vectors):
+    """x, the state, gradients and what a step moves to; captured, x and the state twice."""
+    digits, config = load("digits"), RunConfig(nodes=1, **fields)
+    model = FlatModel(build("mlp", digits.shape, 10, 0))
+    on_cpu, captured = (
+        memory.bytes_of_run(config, model, digits, torch.device(device))
+        for device in ("cpu", "cuda")
+    )
+    activations = on_cpu - vectors[0] * 4 * model.size
+    assert 0 < activations < 4 * model.size * config.batch
+    assert captured - on_cpu == (vectors[1] - vectors[0]) * 4 * model.size

@@ -19,6 +19,9 @@ from basegraph.training.traffic import BytesSent
         ({"topology": "ring", "algorithm": "gradient-tracking"}, 1, 2 * 2),
         ({"algorithm": "allreduce-sgd"}, 1, 2 * 4 / 5),
         ({"topology": "ring", "local_steps": 4}, 7, 2),
+        ({"topology": "ring", "algorithm": "adamw"}, 3, 3 * 2),
+        ({"topology": "ring", "algorithm": "adamw:mix_moments=true"}, 1, 3 * 2),
+        ({"algorithm": "allreduce-adamw"}, 1, 2 * 4 / 5),
     ],
 )
 def test_bytes_are_counted(fields, steps, vectors):

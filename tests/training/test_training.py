@@ -26,6 +26,8 @@ def test_every_algorithm_trains(name, tmp_path):
     slow = {"momentum": 0.0, "lr": 0.2} if name not in MOMENTUM else {"lr": 0.05}
     if name == "decentlam":
         slow["lr"] = 0.01
+    if "adamw" in name:
+        slow = {"lr": 0.003, "weight_decay": 0.1}
     config = RunConfig(
         algorithm=name, topology=spec, nodes=6, epochs=25, alpha=1.0, **slow, **damping
     )

@@ -69,7 +69,7 @@ def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stabi
     n = topology.n
     steps = (topology.period or SAMPLED) * local_steps
     if n == 1 or method.centralized or not method.linear:
-        return Stability(0.0, steps)  # nothing to disagree about, or DSGD in disguise
+        return Stability(0.0, steps)  # nothing to disagree about, or DSGD but for gradients
     matrices = [topology.round(number).matrix() for number in range(steps // local_steps)]
     between_rounds = _local_steps_matrix(method, local_steps - 1)
     parts = len(between_rounds)

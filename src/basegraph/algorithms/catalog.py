@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from basegraph.algorithms.adamw import adamw, allreduce_adamw
 from basegraph.algorithms.allreduce import allreduce_sgd
 from basegraph.algorithms.d2 import d2, d2_published
 from basegraph.algorithms.decentlam import decentlam
@@ -34,7 +35,9 @@ _FACTORIES: dict[str, Callable[..., Method]] = {
     "exact-diffusion": exact_diffusion,
     "decentlam": decentlam,
     "sgp": sgp,
+    "adamw": adamw,
     "allreduce-sgd": allreduce_sgd,
+    "allreduce-adamw": allreduce_adamw,
 }
 
 

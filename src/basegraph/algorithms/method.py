@@ -18,11 +18,17 @@ Mix = Callable[[Array], Array]
 State = Any
 """A NamedTuple of arrays."""
 Init = Callable[[Array], State]
-Step = Callable[[Array, Array, State, Any, Mix], tuple[Array, State]]
+Step = Callable[..., tuple[Array, State]]
+"""step(x, grad, state, lr, mix); with `Method.decoupled_decay`, weight decay λ comes last."""
 
 
 class Stateless(NamedTuple):
     """The state of a method that remembers nothing."""
+
+
+def identity(v: Array) -> Array:
+    """The mix of a step at which nobody communicates."""
+    return v
 
 
 def at_x(x: Array, state: State) -> Array:
@@ -47,6 +53,12 @@ class Method:
     """Whether x⁺ is what `mix` returns, and nothing else depends on it."""
     linear: bool = True
     """Whether a step without gradients is linear in (x, state), which stability is about."""
+    decoupled_decay: bool = False
+    """Whether `step` takes weight decay by itself (AdamW) instead of as a part of the gradient."""
+    local_step: Step | None = None
+    """The step at which nobody communicates; if None, `step` with the identity as its mix."""
+    slow: tuple[str, ...] = ()
+    """The fields of the state that `local_step` leaves as they are."""
     restart: Init | None = None
     """The state of a run that begins again from trained models, where that is not `init`."""
     spec: str = ""
@@ -55,6 +67,31 @@ class Method:
     def state(self, x: Array, step: int) -> State:
         """A fresh state for a run that begins at x, after so many steps made before."""
         return (self.restart or self.init)(x) if step else self.init(x)
+
+    def move(
+        self, x: Array, grad: Array, state: State, lr: Any, mix: Mix | None, decay: Any = 0.0
+    ) -> tuple[Array, State]:
+        """One step as engines make it: with or without communication, and with weight decay.
+
+        Args:
+            x: The parameters.
+            grad: The gradient, without weight decay.
+            state: The method's state.
+            lr: The learning rate η.
+            mix: The round; None at a step at which nobody communicates.
+            decay: λ, one number or one per parameter. λx is added to the gradient, or taken by
+                the method itself where it is decoupled.
+
+        Returns:
+            The next x and state.
+
+        """
+        step = self.step if mix is not None or self.local_step is None else self.local_step
+        if self.decoupled_decay:
+            return step(x, grad, state, lr, mix or identity, decay)
+        if not isinstance(decay, float) or decay:
+            grad = grad + decay * self.gradient_point(x, state)
+        return step(x, grad, state, lr, mix or identity)
 
 
 def damped(mix: Mix, share: float) -> Mix:

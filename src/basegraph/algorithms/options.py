@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from basegraph.errors import InvalidArgument
 
 
@@ -23,3 +26,17 @@ def share(**option: float) -> None:
     for name, value in option.items():
         if not 0 < value <= 1:
             raise InvalidArgument(name, value, "must be a number in (0, 1]")
+
+
+def above_zero(**option: float) -> None:
+    """Refuse an option that is not a number above 0, as a divisor must be."""
+    for name, value in option.items():
+        if not 0 < value < math.inf:
+            raise InvalidArgument(name, value, "must be a number above 0")
+
+
+def one_of(accepted: Sequence[str], **option: str) -> None:
+    """Refuse an option that is not one of a few texts."""
+    for name, value in option.items():
+        if value not in accepted:
+            raise InvalidArgument(name, value, f"must be {' or '.join(accepted)}")

@@ -90,7 +90,11 @@ class EngineSettings(Protocol):
 
     @property
     def weight_decay(self) -> float:
-        """λ: λx is added to the gradient."""
+        """λ of weight decay, in the gradient or decoupled: as the method says."""
+
+    @property
+    def clip(self) -> float:
+        """The largest norm of a node's gradient; 0: not clipped."""
 
     @property
     def local_steps(self) -> int:

@@ -5,6 +5,8 @@ Shape legend: x_d the parameters of one node, x_nd of all; samples (B, ...) and 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -13,6 +15,14 @@ from basegraph.errors import InvalidArgument
 
 ROW = 64
 """Rows of a buffer begin at multiples of so many numbers, as matrix products like it."""
+
+
+class DecayPart(NamedTuple):
+    """Neighboring parameters, all of which decay or none."""
+
+    first: int
+    size: int
+    decays: bool
 
 
 class FlatModel:
@@ -36,6 +46,27 @@ class FlatModel:
         """The shape of every parameter in words, as checkpoints keep it: {"0.weight": "64 3"}."""
         named = zip(self.names, self.shapes, strict=True)
         return {name: " ".join(map(str, shape)) for name, shape in named}
+
+    def decay_parts(self) -> list[DecayPart]:
+        """The vector in parts, some of which decoupled weight decay leaves out.
+
+        Norms' scales and biases do not decay, as usual: parameters of one dimension or none.
+
+        Example:
+            >>> FlatModel(nn.Sequential(nn.Linear(2, 3), nn.LayerNorm(3))).decay_parts()
+            [DecayPart(first=0, size=6, decays=True), DecayPart(first=6, size=9, decays=False)]
+
+        """
+        parts: list[DecayPart] = []
+        first = 0
+        for shape, size in zip(self.shapes, self.sizes, strict=True):
+            decays = len(shape) > 1
+            if parts and parts[-1].decays == decays:
+                parts[-1] = parts[-1]._replace(size=parts[-1].size + size)
+            else:
+                parts.append(DecayPart(first, size, decays))
+            first += size
+        return parts
 
     def views(self, x_d: Tensor) -> dict[str, Tensor]:
         """The parameters by name, as views of the vector."""

@@ -49,7 +49,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         momentum: An option of the method.
         nesterov: An option of the method.
         damping: An option of the method; "auto" takes the largest that is stable.
-        weight_decay: Added to the gradient times the parameters.
+        weight_decay: Added to the gradient times the parameters; decoupled for adamw, as in
+            torch.optim.AdamW.
         model: The module that is trained. Its buffers (BatchNorm's running statistics) and frozen
             parameters then start as node 0's, and buffers are averaged in `consensus()` and
             `averaged()`.
@@ -57,7 +58,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         broadcast: Whether all nodes start from node 0's model; `load_state_dict` restores the model
             that a node had before. If False, the nodes' models must be equal at the first step.
         local_steps: Steps per exchange.
-        order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm): the exchange runs
+        order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm, adamw): the exchange runs
             behind the next forward and backward pass.
         group: The process group whose ranks are the nodes; all processes if None.
         timeout: Seconds after which a neighbor counts as lost.
@@ -128,11 +129,8 @@ class DecentralizedOptimizer(NodeOptimizer):
             },
         )
         self.method = self._family.method(self.defaults)
-        if order == "combine-then-adapt" and self.method.name not in EITHER_ORDER:
-            raise InvalidArgument(
-                "order", order, f"is for {' and '.join(EITHER_ORDER)}, not {self.method.name}"
-            )
         methods = [self._family.method(group) for group in self.param_groups]
+        self._require_order(node_options, methods)
         if not allow_unstable:
             for method in dict.fromkeys([self.method, *methods]):
                 require_stable(method, t, local_steps)
@@ -170,6 +168,22 @@ class DecentralizedOptimizer(NodeOptimizer):
         for name in ("lr", "weight_decay"):
             _require_number(name, group[name])
         self._family.method(group)
+
+    def _require_order(self, options: NodeOptions, methods: list[Method]) -> None:
+        """Refuse groups that would send different things, and an order that a method has not."""
+        for method in methods:
+            if method.messages != self.method.messages:
+                raise InvalidArgument(
+                    "mix_moments", method.messages > 1, "must be the same for all parameter groups"
+                )
+        if options.overlapped and (
+            self.method.name not in EITHER_ORDER or self.method.messages > 1
+        ):
+            *others, last = EITHER_ORDER
+            asked = self.method.spec or self.method.name
+            raise InvalidArgument(
+                "order", options.order, f"is for {', '.join(others)} and {last}, not {asked}"
+            )
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:

@@ -56,7 +56,17 @@ class RunConfig:
         "τ of D²: none, auto (the largest stable one), or a number in (0, 1].",
         option=True,
     )
-    weight_decay: float = setting(0.0, "λ: λx is added to the gradient.", number=FROM_ZERO)
+    weight_decay: float = setting(
+        0.0,
+        "λ: λx is added to the gradient; decoupled for adamw, whose biases and norms do not decay.",
+        number=FROM_ZERO,
+    )
+    clip: float = setting(
+        0.0,
+        "The largest norm of a node's gradient: longer ones are scaled down to it; 0: none is.",
+        number=FROM_ZERO,
+        missing=0.0,
+    )
     local_steps: int = setting(1, "The nodes communicate every so many steps.", low=1)
     allow_unstable: bool = setting(
         False, "Train even where the method is unstable on the topology.", free=True

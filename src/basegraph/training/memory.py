@@ -51,9 +51,8 @@ def bytes_of_run(
         method: Its method, where that is not the configuration's.
 
     """
-    states = len((method or algorithm(config.algorithm)).init(torch.zeros(1, 1)))
     captured = device.type == "cuda" and config.capture
-    vectors = (1 + states) * (2 if captured else 1) + 2  # and gradients, and what a step moves to
+    vectors = _vectors(method or algorithm(config.algorithm), captured)
     if isinstance(model.module, GPT) and dataset.has_tokens:
         tokens = config.batch * dataset.shape[0]
         activations = _of_transformer(config, model.module, tokens, device)
@@ -124,6 +123,14 @@ def _of_transformer(config: RunConfig, module: GPT, tokens: int, device: torch.d
     logits = min(tokens * module.vocabulary, max(chunk / config.nodes, module.vocabulary))
     matrix = 2 * module.vocabulary * width  # rounded, and its gradient
     return (2 if config.precision == "bf16" else 4) * (tokens * kept + logits + matrix)
+
+
+def _vectors(method: Method, captured: bool) -> int:
+    """Vectors of the model's size that a node has at the peak of a step."""
+    state = method.init(torch.zeros(1, 2))._asdict()
+    held = ["x", *(name for name, part in state.items() if part.shape[-1] == 2)]
+    written = [name for name in held if name not in method.slow] if captured else []
+    return len(held) + len(written) + 2  # gradients, and what a step moves to
 
 
 def _activations(module: nn.Module, example: Tensor) -> int:

@@ -27,7 +27,7 @@ from basegraph.models.networks import build
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
-from basegraph.training.config import RunConfig
+from basegraph.training.config import DEFAULTS, RunConfig
 from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import everything, on_the_way
 from basegraph.training.traffic import BytesSent
@@ -229,10 +229,13 @@ def make_method(
     name, options = parse_algorithm(config.algorithm)
     known = ALGORITHMS[name].options
     for field in ("momentum", "nesterov"):
+        given = getattr(config, field)
         if field in known:
-            options[field] = getattr(config, field)
-        elif field == "nesterov" and config.nesterov:
+            options[field] = given
+        elif field == "nesterov" and given:
             raise InvalidArgument("nesterov", True, f"{name} has no such option")
+        elif "beta1" in known and given != DEFAULTS[field]:
+            raise InvalidArgument(field, given, f"{name} has no such option; it has beta1")
     damping = config.damping_share()
     if "damping" in known:
         damping = largest_stable_damping(t, config.local_steps) if damping is None else damping

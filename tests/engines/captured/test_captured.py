@@ -59,7 +59,7 @@ def not_captured(monkeypatch):
 
 def make(kind=single_process_engine, seeds=(0,), **fields):
     configs = [
-        RunConfig(**{"nodes": 6, "epochs": 20, "lr": 0.02, "momentum": 0.5, **fields, "seed": seed})
+        RunConfig(**{"nodes": 6, "epochs": 20, "lr": 0.02, **fields, "seed": seed})
         for seed in seeds
     ]
     modules = [build("mlp", DIGITS.shape, 10, config.seed) for config in configs]
@@ -72,12 +72,15 @@ def assert_same_losses(fast, plain):
 
 
 def fields_for(name, spec):
+    has_momentum = "momentum" in ALGORITHMS[name].options
     return {
+        **({"momentum": 0.5} if has_momentum else {"lr": 1e-3} if "adamw" in name else {}),
         "algorithm": name,
         "topology": spec,
         "augment": "crop+flip+erase",
-        "local_steps": 1 if name == "allreduce-sgd" else 2,
+        "local_steps": 1 if name.startswith("allreduce") else 2,
         "weight_decay": 0.01,
+        "clip": 1.0,
         "allow_unstable": True,
     }
 

@@ -87,10 +87,37 @@ def test_equals_a_naive_implementation(spec, changes):
     assert (stacked.nodes.x_nd.double() - naive.parameters()).abs().max() < 2e-5
 
 
+def test_adamw_is_torchs_with_two_groups():
+    """A run's own weight decay: of weights, not of biases and norms."""
+    stacked = engine(nodes=1, algorithm="adamw", weight_decay=0.5, lr=1e-3)
+    nodes = stacked.nodes
+    module = build("mlp", (1, 8, 8), 10, 0)
+    parameters = list(module.parameters())
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.5},
+            {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+        ]
+    )
+    for step in range(20):
+        optimizer.zero_grad()
+        planned = stacked.planned(step)
+        samples, labels = nodes.data.batch(planned)
+        nn.functional.cross_entropy(module(samples[0]), labels[0]).backward()
+        for group in optimizer.param_groups:
+            group["lr"] = nodes.problems[0].learning_rate(step)
+        optimizer.step()
+        stacked.advance()
+    expected = torch.cat([p.detach().reshape(-1) for p in parameters])
+    assert torch.allclose(nodes.x_nd[0], expected, rtol=0, atol=2e-6)
+
+
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_updates_in_blocks_are_the_same(name, monkeypatch):
     damping = {"damping": "auto"} if name == "d2" else {}
-    changes = {"algorithm": name, "allow_unstable": True, "momentum": 0.5, **damping}
+    momentum = {"momentum": 0.5} if "momentum" in ALGORITHMS[name].options else {}
+    changes = {"algorithm": name, "allow_unstable": True, "weight_decay": 0.01}
+    changes |= {**momentum, **damping, "lr": 1e-3 if "adamw" in name else 0.1}
     whole = engine(**changes)
     for _ in range(6):
         whole.advance()

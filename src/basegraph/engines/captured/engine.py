@@ -7,6 +7,7 @@ Shape legend: N nodes of all runs together, n of one; x_nd nodes × parameters; 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from basegraph.data.plan import EpochPlan
 from basegraph.engines.captured.graph import CapturedStep, Compiled, Tables
 from basegraph.engines.captured.prefetch import Prefetch
 from basegraph.engines.captured.tables import RoundTables
+from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem
 from basegraph.engines.stacked.losses import PendingLosses, signals_of_one_process
 from basegraph.engines.stacked.nodes import StackedNodes
@@ -61,10 +63,14 @@ class CapturedEngine:
         graph = self._graph
         if graph is None or self._position != (epoch, within):
             graph = self._begin(epoch, within)
-        x_nd, *state = graph()
+        x_nd, *state = graph(self._communicates(nodes.step))
         nodes.x_nd, nodes.state = x_nd, type(nodes.state)(*state)
         nodes.step += 1
         self._position = epoch, within + 1
+
+    def _communicates(self, step: int) -> bool:
+        """Whether a step ends with a round: of all runs, which share the number of local steps."""
+        return self.nodes.problems[0].round_number(step) is not None
 
     def losses(self) -> list[Tensor]:
         """The losses (steps, n) of each run, at the steps since the last call."""
@@ -113,9 +119,14 @@ class CapturedEngine:
         return {name: table.pin_memory() for name, table in tables.items()}
 
     def _capture(self, tables: Tables) -> CapturedStep:
-        """The step in two functions, each of which a compiler can take whole."""
+        """The step in two functions, each of which a compiler can take whole.
+
+        A step at which nobody communicates is a graph of its own, which mixes nothing and leaves
+        what is slow of the state where it is.
+        """
         nodes, method = self.nodes, self.nodes.method
         kind = type(nodes.state)
+        names = ("x", *kind._fields)
         planned = [name for name in EpochPlan._fields if name in tables]
 
         def losses(at: Tensor, tables: Tables, counter: Tensor) -> Tensor:
@@ -125,34 +136,47 @@ class CapturedEngine:
         def move(
             source: list[Tensor],
             target: list[Tensor],
-            at: Tensor,
             gradients: Tensor,
             tables: Tables,
             counter: Tensor,
+            communicates: bool,
         ) -> None:
             x_nd, *state = source
             now = {name: table[counter].squeeze(0) for name, table in tables.items()}
-            mix = nodes.average if method.centralized else self._rounds.mix(now)
-            gradients = nodes.decayed(gradients, at)
-            new, moved = method.step(x_nd, gradients, kind(*state), now["lr"], mix)
-            for into, value in zip(target, (new, *moved), strict=True):
-                into.copy_(value)
+            mix = None
+            if communicates:
+                mix = nodes.average if method.centralized else self._rounds.mix(now)
+            gradients = clipped(gradients, nodes.config.clip)
+            new, moved = method.move(x_nd, gradients, kind(*state), now["lr"], mix, nodes.decay)
+            for name, into, value in zip(names, target, (new, *moved), strict=True):
+                if communicates or name not in method.slow:
+                    into.copy_(value)
 
         fast = Compiled if nodes.config.compile else _as_it_is
         fast_losses, fast_move = fast(losses), fast(torch.no_grad()(move))
 
         def body(
-            tables: Tables, counter: Tensor, source: list[Tensor], target: list[Tensor]
+            communicates: bool,
+            tables: Tables,
+            counter: Tensor,
+            source: list[Tensor],
+            target: list[Tensor],
         ) -> Tensor:
             x_nd, *state = source
             at = method.gradient_point(x_nd, kind(*state))
             with products_in(nodes.config.precision):
                 values, gradients = gradients_of(lambda x: fast_losses(x, tables, counter), at)
             with products_in("float32"):
-                fast_move(source, target, at, gradients, tables, counter)
+                fast_move(source, target, gradients, tables, counter, communicates)
             return values
 
-        return CapturedStep(body, tables, [nodes.x_nd, *nodes.state])
+        kinds = (True,) if nodes.config.local_steps == 1 else (False, True)
+        return CapturedStep(
+            {communicates: partial(body, communicates) for communicates in kinds},
+            tables,
+            [nodes.x_nd, *nodes.state],
+            in_place=[names.index(name) for name in method.slow],
+        )
 
 
 def _as_it_is(function: Any) -> Any:

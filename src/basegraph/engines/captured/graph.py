@@ -5,7 +5,8 @@ in tables of a whole epoch, on the device; the graph reads them at a counter tha
 So a step is one call, and nothing is copied between steps.
 
 x and the method's state live twice: a step reads one set and writes the other. Nothing is
-overwritten that is still read, and trying a step out changes nothing. Each direction is a graph.
+overwritten that is still read, and trying a step out changes nothing. Each direction is a graph, of
+steps that communicate and of those that do not. What only the former change is held once.
 
 Shape legend: tables (steps of an epoch, ...); losses (steps of an epoch, nodes).
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,22 +30,38 @@ Body = Callable[[Tables, Tensor, list[Tensor], list[Tensor]], Tensor]
 
 
 class CapturedStep:
-    """Two graphs and the tensors they read and write."""
+    """The graphs and the tensors they read and write.
 
-    def __init__(self, body: Body, tables: Tables, current: list[Tensor]) -> None:
+    Args:
+        bodies: What a step does, by whether it communicates.
+        tables: What an epoch's steps read.
+        current: x and the state.
+        in_place: Which of them are held once, and changed in place.
+
+    """
+
+    def __init__(
+        self,
+        bodies: Mapping[bool, Body],
+        tables: Tables,
+        current: list[Tensor],
+        in_place: Sequence[int] = (),
+    ) -> None:
         device = current[0].device
         self.tables = {name: table.to(device) for name, table in tables.items()}
         self.counter = torch.zeros(1, dtype=torch.int64, device=device)
-        self.sets = (current, [aligned(tensor) for tensor in current])
+        other = [t if i in in_place else aligned(t) for i, t in enumerate(current)]
+        self.sets = (current, other)
         self.side = 0
         steps, nodes = len(next(iter(tables.values()))), len(current[0])
         self.losses = torch.zeros(steps, nodes, device=device)
-        self._graphs = []
+        self._graphs = {}
         pool = None
-        for side in (0, 1):
-            graph = self._capture(body, self.sets[side], self.sets[1 - side], pool)
-            pool = graph.pool()
-            self._graphs.append(graph)
+        for communicates, body in bodies.items():
+            for side in (0, 1):
+                graph = self._capture(body, self.sets[side], self.sets[1 - side], pool)
+                pool = graph.pool()
+                self._graphs[communicates, side] = graph
         self.counter.zero_()
 
     def _capture(
@@ -56,7 +73,8 @@ class CapturedStep:
             losses = body(self.tables, self.counter, source, target)
             self.losses.index_copy_(0, self.counter, losses[None])
 
-        kept = [tensor.clone() for tensor in target] if target is self.sets[0] else []
+        current = {id(tensor) for tensor in self.sets[0]}
+        kept = [(tensor, tensor.clone()) for tensor in target if id(tensor) in current]
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
@@ -69,7 +87,7 @@ class CapturedStep:
         with nothing_collected(), capture:
             step()
             self.counter.add_(1)
-        for tensor, value in zip(target, kept, strict=False):
+        for tensor, value in kept:
             tensor.copy_(value)
         return graph
 
@@ -79,9 +97,9 @@ class CapturedStep:
             self.tables[name].copy_(table, non_blocking=True)
         self.counter.fill_(within)
 
-    def __call__(self) -> list[Tensor]:
-        """Make one step; returns x and the state after it."""
-        self._graphs[self.side].replay()
+    def __call__(self, communicates: bool) -> list[Tensor]:
+        """Make one step, with a round or without; returns x and the state after it."""
+        self._graphs[communicates, self.side].replay()
         self.side = 1 - self.side
         return self.sets[self.side]
 

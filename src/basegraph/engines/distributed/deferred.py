@@ -3,11 +3,13 @@
 A method says x - η(βu + g) with operators, each of which would fill a vector of its own. Handed
 `Deferred` vectors instead of tensors, the same code only writes down what is to be computed; then
 `into` computes it straight into the memory where it is wanted, a scaling and a sum in one pass.
-What nobody asks for is never computed, and what is asked for twice is computed once.
+What nobody asks for is never computed, and what is asked for twice is computed once. Products,
+quotients and powers of vectors, as AdamW has them, are `Elementwise`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -66,16 +68,28 @@ class Deferred:
             return self._scale, self._second
         return 1.0, self
 
-    def __mul__(self, scale: float) -> Deferred:
+    def __mul__(self, scale: float | Deferred) -> Deferred:
+        if isinstance(scale, Deferred):
+            return Elementwise(torch.mul, self, scale)
         own, vector = self._parts()
         return Deferred(None, own * scale, vector)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, divisor: float) -> Deferred:
+    def __truediv__(self, divisor: float | Deferred) -> Deferred:
+        if isinstance(divisor, Deferred):
+            return Elementwise(torch.div, self, divisor)
         return self * (1 / divisor)
 
-    def __add__(self, other: Deferred) -> Deferred:
+    def __pow__(self, exponent: float) -> Deferred:
+        return Elementwise(torch.pow, self, exponent)
+
+    def __abs__(self) -> Deferred:
+        return Elementwise(torch.abs, self)
+
+    def __add__(self, other: float | Deferred) -> Deferred:
+        if not isinstance(other, Deferred):
+            return Elementwise(torch.add, self, other)
         scale, vector = other._parts()
         if vector is other and self._parts()[1] is not self:  # the scaling is on the left
             return other + self
@@ -83,6 +97,31 @@ class Deferred:
 
     def __sub__(self, other: Deferred) -> Deferred:
         return self + -1.0 * other
+
+
+class Elementwise(Deferred):
+    """What a function of torch makes of vectors and numbers, one value after another.
+
+    >>> u, g = Deferred.of(torch.tensor([4.0, 9.0])), Deferred.of(torch.tensor([1.0, 6.0]))
+    >>> (g / u**0.5).value()
+    tensor([0.5000, 2.0000])
+    """
+
+    def __init__(self, function: Callable[..., Tensor], *operands: Deferred | float) -> None:
+        self._function = function
+        self._operands = operands
+        self._value = None
+
+    def numel(self) -> int:
+        """How many numbers it has."""
+        return max(part.numel() for part in self._operands if isinstance(part, Deferred))
+
+    def _compute(self, out: Tensor | None) -> Tensor:
+        values = (part.value() if isinstance(part, Deferred) else part for part in self._operands)
+        return self._function(*values, out=out)
+
+    def _parts(self) -> tuple[float, Deferred]:
+        return 1.0, self
 
 
 def deferred(vectors: Any) -> Any:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from basegraph.data.dataset import Dataset
+from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem, EngineRun
 from basegraph.engines.device import DeviceData
 from basegraph.engines.distributed import collectives
@@ -101,11 +102,24 @@ class DistributedEngine:
         samples, labels = self.data.batch(self._planned(self.step))
         with products_in(self.config.precision):
             losses, gradients = self.gradients(self.x_d[None], samples[None], labels[None])
-        lr = self.problem.learning_rate(self.step)
-        options = Options(lr, self.config.weight_decay, self.problem.method)
-        self.method.step(self.step, in_blocks([GradientPart(0, gradients[0], options)]))
+        self.method.step(self.step, in_blocks(self._parts(clipped(gradients[0], self.config.clip))))
         self._step += 1
         self._losses.append(losses[0])
+
+    def _parts(self, gradient: Tensor) -> list[GradientPart]:
+        """The gradient with what applies to it: in parts, if some of them do not decay."""
+        method, decay = self.problem.method, self.config.weight_decay
+        options = Options(self.problem.learning_rate(self.step), decay, method)
+        if not decay or not method.decoupled_decay:
+            return [GradientPart(0, gradient, options)]
+        return [
+            GradientPart(
+                part.first,
+                gradient[part.first : part.first + part.size],
+                options._replace(decay=part.decays * decay),
+            )
+            for part in self.problem.model.decay_parts()
+        ]
 
     def _planned(self, step: int) -> dict[str, Tensor]:
         """What is planned for a step of this node."""

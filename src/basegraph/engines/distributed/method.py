@@ -17,7 +17,7 @@ from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.split_step import SplitStep
 from basegraph.engines.vectors import by_name
 
-EITHER_ORDER = ("dsgd", "dsgdm")
+EITHER_ORDER = ("dsgd", "dsgdm", "adamw")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
 
 
@@ -55,8 +55,8 @@ class NodeMethod:
         with node.one_step(step):
             buffers = node.mixed_buffers(step)
             if node.options.overlapped:
-                blocks = [self._decayed(block) for block in blocks]
                 drift = node.drift(step)
+                blocks = [self._decayed(block) for block in blocks]
                 if drift is not None:
                     node.x_d.add_(drift)
                 exchange = None
@@ -103,8 +103,11 @@ class NodeMethod:
             self.x_d += self.node.x_d - self.method.gradient_point(self.x_d, self.state)
 
     def _decayed(self, block: Block) -> Block:
-        """The block with weight decay in its gradient: that of x before it is combined."""
+        """The block with weight decay, that of x before it is combined, made or in its gradient."""
         if not block.decay:
             return block
         x = self.node.x_d[block.where]
+        if block.method.decoupled_decay:
+            x.mul_(1 - block.lr * block.decay)
+            return block._replace(decay=0.0)
         return block._replace(grad=block.grad + block.decay * x, decay=0.0)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basegraph.algorithms.method import Method
+from basegraph.algorithms.method import Method, Mix, identity
 from basegraph.engines.distributed.blocks import Block
 from basegraph.engines.distributed.deferred import Deferred, deferred
 from basegraph.engines.distributed.memory import empty_like
@@ -50,7 +50,7 @@ class SplitStep:
         Without an exchange nobody talks. If the exchange fails, nothing has moved.
         """
         if exchange is None:
-            return self._move(x_d, state, blocks, lambda block: lambda v: v)
+            return self._move(x_d, state, blocks, lambda block: None)
         if self.method.ends_with_mix:
             return self._once(x_d, state, blocks, exchange)
         outbox, places = self._collect(x_d, state, blocks)
@@ -70,9 +70,9 @@ class SplitStep:
         outbox, new = self._outbox, self._next
 
         for block in blocks:
-            half, moved = self._step(x_d, state, block, lambda v: v)
+            half, moved = self._step(x_d, state, block, identity)
             for whole, fresh in zip(new, moved, strict=True):  # first: x may be made from these
-                fresh.into(whole[block.where])
+                fresh.into(whole[block.where] if len(whole) == len(x_d) else whole)
             half.into(outbox[block.where])
         exchange(outbox, x_d)
         self._next = state
@@ -115,8 +115,9 @@ class SplitStep:
         x_d: Tensor,
         state: Any,
         blocks: list[Block],
-        mix: Callable[[Block], Callable[[Deferred], Deferred]],
+        mix: Callable[[Block], Mix | None],
     ) -> Any:
+        """Make the step of every block; without a mix, nobody communicates."""
         size = len(x_d)
         shared: dict[str, Tensor] = {}
         for block in blocks:
@@ -139,14 +140,12 @@ class SplitStep:
         x_d: Tensor,
         state: Any,
         block: Block,
-        mix: Callable[[Deferred], Deferred],
+        mix: Mix | None,
     ) -> tuple[Deferred, Any]:
         size, where = len(x_d), block.where
         part = type(state)(*(s[where] if len(s) == size else s for s in state))
-        x, grad = x_d[where], block.grad
-        if block.decay:
-            grad = torch.add(grad, block.method.gradient_point(x, part), alpha=block.decay)
-        return block.method.step(Deferred.of(x), Deferred.of(grad), deferred(part), block.lr, mix)
+        x, grad = Deferred.of(x_d[where]), Deferred.of(block.grad)
+        return block.method.move(x, grad, deferred(part), block.lr, mix, block.decay)
 
 
 EXTRA = 16

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from basegraph.data.dataset import Dataset
+from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem
 from basegraph.engines.stacked.losses import PendingLosses, signals_of_one_process
 from basegraph.engines.stacked.mixer import StackedMixer
@@ -50,9 +51,11 @@ class StackedEngine:
         at = nodes.method.gradient_point(nodes.x_nd, nodes.state)
         samples, labels = nodes.data.batch(self.planned(nodes.step))
         losses, gradients = nodes.gradients(at, samples, labels, self._gradients)
-        gradients = nodes.decayed(gradients, at)
+        gradients = clipped(gradients, nodes.config.clip)
         lr, mix = self._learning_rates(nodes.step), self._mix(nodes.step)
-        nodes.x_nd, nodes.state = update(nodes.method, nodes.x_nd, gradients, nodes.state, lr, mix)
+        nodes.x_nd, nodes.state = update(
+            nodes.method, nodes.x_nd, gradients, nodes.state, lr, mix, nodes.decay
+        )
         self._losses.extend([losses])
         nodes.step += 1
 
@@ -82,11 +85,12 @@ class StackedEngine:
             return rates[0]
         return torch.tensor(rates, device=nodes.device).repeat_interleave(nodes.n)[:, None]
 
-    def _mix(self, step: int) -> Callable[[Tensor], Tensor]:
+    def _mix(self, step: int) -> Callable[[Tensor], Tensor] | None:
+        """The round of a step, or None where nobody communicates."""
         nodes = self.nodes
         numbers = [problem.round_number(step) for problem in nodes.problems]
         if None in numbers:  # of all runs: they share the number of local steps
-            return lambda x_nd: x_nd
+            return None
         if nodes.method.centralized:
             return nodes.average
         rounds = [m.round(number or 0) for m, number in zip(self._mixers, numbers, strict=True)]

@@ -55,6 +55,7 @@ class StackedNodes:
         self.model.module.to(self.device)
         self.data = DeviceData(dataset, self.device)
         self.gradients = Gradients(self.model, first.loss, precision=self.config.precision)
+        self.decay = self._decay()
         self.step = 0
         starts = torch.stack([problem.model.initial().to(self.device) for problem in problems])
         self.x_nd = aligned(starts.repeat_interleave(self.n, dim=0))
@@ -88,10 +89,15 @@ class StackedNodes:
             if parts[0] is not None
         }
 
-    def decayed(self, gradients: Tensor, at: Tensor) -> Tensor:
-        """The gradients with the weight decay's."""
+    def _decay(self) -> float | Tensor:
+        """λ of every parameter: one number, or a row (1, d) where it is decoupled."""
         decay = self.config.weight_decay
-        return gradients + decay * at if decay else gradients
+        if not decay or not self.method.decoupled_decay:
+            return decay
+        return torch.cat(
+            [torch.full((1, part.size), part.decays * decay) for part in self.model.decay_parts()],
+            dim=1,
+        ).to(self.device)
 
     def average(self, x_nd: Tensor) -> Tensor:
         """The exact average of each run, at all of its nodes."""

@@ -27,7 +27,13 @@ def updates_in_blocks(x_nd: Tensor) -> bool:
 
 @torch.no_grad()
 def update(
-    method: Method, x_nd: Tensor, gradients: Tensor, state: State, lr: Any, mix: Mix
+    method: Method,
+    x_nd: Tensor,
+    gradients: Tensor,
+    state: State,
+    lr: Any,
+    mix: Mix | None,
+    decay: float | Tensor = 0.0,
 ) -> tuple[Tensor, State]:
     """Make one step of a method at all nodes.
 
@@ -37,14 +43,15 @@ def update(
         gradients: Of the same shape.
         state: The method's state.
         lr: The learning rate, one number or a column (nodes, 1).
-        mix: The round.
+        mix: The round; None at a step at which nobody communicates.
+        decay: Weight decay λ, one number or a row (1, parameters).
 
     Returns:
         The next models and state; in blocks they are the same tensors, overwritten.
 
     """
     if not updates_in_blocks(x_nd):
-        return method.step(x_nd, gradients, state, lr, mix)
+        return method.move(x_nd, gradients, state, lr, mix, decay)
     nodes, size = x_nd.shape
     width = max(1, BLOCK_NUMBERS // nodes)
     for first in range(0, size, width):
@@ -52,9 +59,10 @@ def update(
         # A state that is not per parameter (push-sum's mass) goes along whole, and the last
         # block's is kept: all blocks make the same of it.
         part = type(state)(*(s[:, columns] if s.shape[1] == size else s for s in state))
-        x_part, new = method.step(x_nd[:, columns], gradients[:, columns], part, lr, mix)
-        for old, fresh in zip(state, new, strict=True):
-            if old.shape[1] == size:
+        decays = decay if isinstance(decay, float) else decay[:, columns]
+        x_part, new = method.move(x_nd[:, columns], gradients[:, columns], part, lr, mix, decays)
+        for old, before, fresh in zip(state, part, new, strict=True):
+            if old.shape[1] == size and fresh is not before:
                 old[:, columns] = fresh  # before x is overwritten: this may be the old x
         x_nd[:, columns] = x_part
     kept = (w if w.shape[1] == size else f for w, f in zip(state, new, strict=True))

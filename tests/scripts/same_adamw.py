@@ -1,0 +1,151 @@
+"""AdamW on processes, in four ways: the same numbers as torch's own, written as a plain loop.
+
+The plain loop is `torch.optim.AdamW` with two parameter groups per node, then a matrix product. The
+others: `bg.Gossip` around that optimizer, `bg.DecentralizedOptimizer(algorithm="adamw")`, and the
+step of a simulation, with its own weight decay.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import basegraph as bg
+from basegraph.algorithms import communicates, round_index
+from basegraph.engines.stacked.update import update
+from basegraph.models.flat import FlatModel
+from support.launch import leave
+
+STEPS, LR, DECAY = 9, 0.02, 0.3
+TOLERANCE = 1e-12
+"""In float64; the numbers are of order 1."""
+
+
+def model():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Linear(6, 2)).double()
+
+
+def groups(net):
+    """The usual two groups: norms and biases do not decay."""
+    return [
+        {"params": [p for p in net.parameters() if p.dim() > 1], "weight_decay": DECAY},
+        {"params": [p for p in net.parameters() if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+
+
+def set_gradients(net, node, step):
+    draws = torch.Generator().manual_seed(100 * step + node)
+    samples = torch.randn(5, 4, generator=draws, dtype=torch.float64) + node
+    net.zero_grad()
+    net(samples).square().mean().backward()
+
+
+def flat(net):
+    return torch.cat([p.detach().reshape(-1) for p in net.parameters()])
+
+
+def put(net, x_d):
+    nn.utils.vector_to_parameters(x_d, net.parameters())
+
+
+def mixed(t, step, local_steps, x_nd):
+    if not communicates(step, local_steps):
+        return x_nd
+    return torch.tensor(t.round(round_index(step, local_steps)).matrix().toarray()) @ x_nd
+
+
+def plain(t, order, local_steps):
+    """All nodes in this process, with torch's optimizer and matrices."""
+    nets = [model() for _ in range(t.n)]
+    optimizers = [torch.optim.AdamW(groups(net), lr=LR) for net in nets]
+    for step in range(STEPS):
+        before = torch.stack([flat(net) for net in nets])
+        for node, (net, optimizer) in enumerate(zip(nets, optimizers, strict=True)):
+            set_gradients(net, node, step)
+            optimizer.step()
+        after = torch.stack([flat(net) for net in nets])
+        if order == "combine-then-adapt":
+            after = mixed(t, step, local_steps, before) + (after - before)
+        else:
+            after = mixed(t, step, local_steps, after)
+        for net, x_d in zip(nets, after, strict=True):
+            put(net, x_d)
+    return torch.stack([flat(net) for net in nets])
+
+
+def simulated(t, order, local_steps):
+    """All nodes in this process, with the method and a row of weight decay."""
+    net = model()
+    method = bg.algorithm("adamw", order=order)
+    decay = torch.cat(
+        [
+            torch.full((1, part.size), part.decays * DECAY, dtype=torch.float64)
+            for part in FlatModel(net).decay_parts()
+        ],
+        dim=1,
+    )
+    x_nd = flat(net).repeat(t.n, 1)
+    state = method.init(x_nd)
+    for step in range(STEPS):
+        gradients = []
+        for node, x_d in enumerate(x_nd):
+            put(net, x_d.clone())
+            set_gradients(net, node, step)
+            gradients.append(torch.cat([p.grad.reshape(-1) for p in net.parameters()]))
+
+        def mix(v_nd, step=step):
+            return mixed(t, step, local_steps, v_nd)
+
+        now = mix if communicates(step, local_steps) else None
+        x_nd, state = update(method, x_nd, torch.stack(gradients), state, LR, now, decay)
+    return x_nd
+
+
+def on_processes(net, optimizer):
+    for step in range(STEPS):
+        set_gradients(net, dist.get_rank(), step)
+        optimizer.step()
+    rows = [torch.empty_like(flat(net)) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, flat(net))
+    return torch.stack(rows)
+
+
+def gossip(t, **options):
+    net = model()
+    return on_processes(net, bg.Gossip(torch.optim.AdamW(groups(net), lr=LR), t, **options))
+
+
+def decentralized(t, algorithm="adamw", **options):
+    net = model()
+    return on_processes(
+        net, bg.DecentralizedOptimizer(groups(net), algorithm, lr=LR, topology=t, **options)
+    )
+
+
+def main() -> None:
+    dist.init_process_group("gloo")
+    orders = ("adapt-then-combine", "combine-then-adapt")
+    for spec, order, local_steps in product(("base:k=1", "ring"), orders, (1, 3)):
+        t = bg.topology(spec, n=dist.get_world_size())
+        options = {"order": order, "local_steps": local_steps}
+        expected = plain(t, order, local_steps)
+        in_spec = decentralized(t, f"adamw:order={order}", local_steps=local_steps)
+        for name, x_nd in (
+            ("simulated", simulated(t, order, local_steps)),
+            ("gossip", gossip(t, **options)),
+            ("decentralized", decentralized(t, **options)),
+            ("decentralized, by its spec", in_spec),
+        ):
+            apart = float((x_nd - expected).abs().max())
+            assert apart < TOLERANCE, (name, spec, order, local_steps, apart)
+            if dist.get_rank() == 0:
+                print(f"same: {name} {spec} {order} {local_steps} {apart:.0e}", flush=True)
+    leave()
+
+
+if __name__ == "__main__":
+    main()
