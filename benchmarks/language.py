@@ -39,6 +39,7 @@ from basegraph.engines.captured.graph import Compiled
 from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.engines.stacked.peers import peers_of
+from basegraph.models import gradients, linear_cross_entropy, loss_kernels
 from basegraph.models.flat import FlatModel
 from basegraph.models.gpt import GPT, next_token_loss
 from basegraph.models.gradients import Gradients, gradients_of, products_in
@@ -187,9 +188,16 @@ def check(options: argparse.Namespace) -> None:
         form = Gradients(model, next_token_loss, precision=precision)
         with products_in(precision):
             for name, losses in (("", form.losses), (" compiled", Compiled(form.losses))):
-                _, gradients = gradients_of(lambda x, f=losses: f(x, tokens, targets), x_nd)
-                error = float((gradients - expected).norm() / expected.norm())
-                print(f"error of the gradients, {precision}{name}: {error:.1e}", flush=True)
+                _, slopes = gradients_of(lambda x, f=losses: f(x, tokens, targets), x_nd)
+                print_error(f"{precision}{name}", slopes, expected)
+            if form.by_hand_on(device):
+                _, slopes = form(x_nd, tokens, targets)
+                print_error(f"{precision} by hand", slopes, expected)
+
+
+def print_error(name: str, slopes: Tensor, expected: Tensor) -> None:
+    error = float((slopes - expected).norm() / expected.norm())
+    print(f"error of the gradients, {name}: {error:.1e}", flush=True)
 
 
 def synchronize(cuda: bool) -> None:
@@ -218,6 +226,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=0, help="of a block; 10 on a GPU")
     parser.add_argument("--alone", action="store_true", help="without the loop over nodes")
     parser.add_argument("--attention", choices=("flash", "cudnn"), help="torch's own if left out")
+    parser.add_argument("--autograd", action="store_true", help="and a compiler, not by hand")
+    parser.add_argument("--rows", type=int, help="of logits before their softmax; 0: all of a node")
+    parser.add_argument("--strip", type=int, help="logits that a thread of it sums up by itself")
     parser.add_argument("--autotune", action="store_true", help="let the compiler try products")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--parts", action="store_true")
@@ -234,6 +245,11 @@ def main() -> None:
         torch.backends.cuda.enable_flash_sdp(flash)
         torch.backends.cuda.enable_cudnn_sdp(not flash)
         torch.backends.cuda.enable_mem_efficient_sdp(False)
+    gradients.BY_HAND = not options.autograd
+    if options.rows is not None:
+        linear_cross_entropy.ROWS_AT_ONCE = options.rows
+    if options.strip is not None:
+        loss_kernels.STRIP = options.strip
     torch._inductor.config.max_autotune_gemm = options.autotune
     print(header())
     where = torch.cuda.get_device_name() if kind == "cuda" else "cpu"

@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from basegraph.models import loss_kernels
-from basegraph.models.linear_cross_entropy import mean_losses
+from basegraph.models import transformer_kernels as steps
 
 WIDTH, FFN, HEADS, VOCABULARY, CONTEXT = 320, 896, 5, 32_000, 1024
 
@@ -72,6 +72,7 @@ def measure_parts() -> None:
     rows = 16 * CONTEXT
     _products(8, rows)
     _vocabulary(rows)
+    _steps_between(8, rows)
     _attention(8 * 16)
 
 
@@ -117,22 +118,77 @@ def _vocabulary(rows: int) -> None:
         _line(f"one node's vocabulary, {what}", seconds(work), count, g.nbytes)
     targets = torch.randint(0, VOCABULARY, (rows,), device="cuda")
     losses = torch.empty(rows, device="cuda")
-    for block, warps in (
-        (32768, 8), (32768, 16), (32768, 32), (2048, 4), (4096, 4), (4096, 8), (8192, 8),
-        (8192, 16), (16384, 16),
+    for block, warps, strip in (
+        (32768, 32, 0), (8192, 8, 0), (8192, 16, 0), (8192, 8, 8), (8192, 16, 8), (4096, 4, 8),
+        (4096, 8, 8), (2048, 4, 8), (16384, 16, 8), (8192, 8, 16),
     ):  # fmt: skip
         g.normal_()
         spent = seconds(
-            lambda b=block, k=warps: loss_kernels.cross_entropy_(
-                g, targets, losses, 1.0, block=b, warps=k
+            lambda b=block, k=warps, s=strip: loss_kernels.cross_entropy_(
+                g, targets, losses, 1.0, block=b, warps=k, strip=s
             )
         )
-        _line(f"softmax and gradient, block {block}, {warps} warps", spent, 0, 2 * g.nbytes)
-    x, w = _random(8, rows, WIDTH), _random(8, VOCABULARY, WIDTH)
-    targets = torch.randint(0, VOCABULARY, (8, rows), device="cuda")
-    for power in (25, 26, 27, 28, 29, 30, 31):
-        spent = seconds(lambda p=power: mean_losses(x, w, targets, 2**p), 5)
-        _line(f"whole loss, 2^{power} logits at a time", spent, 3 * 8 * count, 0)
+        name = f"softmax, block {block}, {warps} warps, strip {strip}"
+        _line(name, spent, 0, 2 * g.nbytes)
+    for some in (256, 512, 768, 1024, 2048, 16384):
+
+        def logits_and_softmax(some: int = some) -> None:
+            for at in range(0, rows, some):
+                mine = slice(at, at + some)
+                torch.mm(x[mine], w.T, out=g[mine])
+                loss_kernels.cross_entropy_(g[mine], targets[mine], losses[mine], 1.0)
+
+        spent = seconds(in_graph(logits_and_softmax))
+        _line(f"logits and softmax, {some} rows at a time", spent, count, 2 * g.nbytes)
+
+
+def in_graph(work: Callable[[], object]) -> Callable[[], object]:
+    """The work as a CUDA graph, which no launch delays."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph.replay
+
+
+def _steps_between(nodes: int, rows: int) -> None:
+    """What is done between products, once each; bytes are those that must be read and written."""
+    x, g, gate_up = (_random(nodes, rows, size) for size in (WIDTH, WIDTH, 2 * FFN))
+    qkv = _random(nodes * rows // CONTEXT, CONTEXT, 3, HEADS, WIDTH // HEADS)
+    d_q, d_k, d_v = (part.contiguous().transpose(1, 2) for part in qkv.unbind(2))
+    turn = [torch.rand(CONTEXT, WIDTH // HEADS // 2, device="cuda") for _ in range(2)]
+    normal, scale, _ = steps.normalize(x, 1e-5)
+    y = steps.swiglu(gate_up)
+    total = torch.zeros(nodes, VOCABULARY, WIDTH, device="cuda")
+    tokens = torch.randint(0, VOCABULARY, (nodes, rows), device="cuda")
+    matrix = torch.randn(nodes, 2 * FFN, WIDTH, device="cuda")
+    weight = torch.randn(nodes, WIDTH, device="cuda")
+    for name, work, moved in (
+        ("norm, forward", lambda: steps.normalize(x, 1e-5), 2 * x.nbytes),
+        (
+            "norm, backward",
+            lambda: steps.normalize_backward(g, normal, scale, x),
+            4 * x.nbytes,
+        ),
+        ("rotation, forward", lambda: steps.rotate_(qkv, *turn), 4 * x.nbytes),
+        (
+            "rotation, backward",
+            lambda: steps.rotate_back(d_q, d_k, d_v, *turn),
+            6 * x.nbytes,
+        ),
+        ("SwiGLU, forward", lambda: steps.swiglu(gate_up), 3 * y.nbytes),
+        ("SwiGLU, backward", lambda: steps.swiglu_backward_(y, gate_up), 5 * y.nbytes),
+        ("embedding, backward", lambda: steps.add_rows_(total, tokens, g), 3 * x.nbytes),
+        (
+            "gate and up, unfolded",
+            lambda: steps.unfold_(matrix, matrix, weight, weight),
+            3 * matrix.nbytes,
+        ),
+    ):
+        _line(name, seconds(work), 0, moved)
 
 
 def _attention(sequences: int) -> None:
@@ -197,6 +253,13 @@ def _kind(name: str) -> str:
         "softmax of the loss": ("_whole_kernel", "_pieces_kernel"),
         "attention": ("flash", "fmha", "cudnn", "attention"),
         "products": ("gemm", "cutlass", "nvjet", "cublas", "triton_tem", "splitK"),
+        "steps between products": (
+            "_normalize_",
+            "_rotate_",
+            "_swiglu_",
+            "_add_rows_",
+            "_unfold_",
+        ),
         "compiled elementwise and reductions": ("triton_",),
         "copies": ("Memcpy", "Memset", "copy"),
     }.items():

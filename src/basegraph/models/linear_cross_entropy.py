@@ -22,6 +22,7 @@ Shape legend: n nodes, r rows (tokens of a node), w width, v vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -33,6 +34,9 @@ CHUNK_ON_GPU = 2**29
 """Logits at a time on a GPU: 1 GiB in bf16, 16,384 tokens with a vocabulary of 32,000."""
 CHUNK_ON_CPU = 2**22
 """Logits at a time on a CPU: a few times its cache."""
+ROWS_AT_ONCE = 0
+"""Rows of a node whose logits a GPU computes before it takes their softmax, so that this finds them
+in the cache; 0: all of a piece."""
 ALIGNED = 8
 """Rows of logits begin at multiples of so many numbers, or products take a slow path."""
 
@@ -108,15 +112,37 @@ def _walk(
         count = shape[0] * shape[1]
         logits_nrp = buffer[: count * padded].view(*shape, padded)
         logits = logits_nrp[..., :vocabulary]
-        _product(hidden[n, r], matrix[n].transpose(1, 2), logits)
         losses = hidden.new_empty(shape, dtype=_wide(hidden.dtype))
         right = targets[n, r].contiguous()
         if hidden.is_cuda and kernels.AVAILABLE and losses.dtype == torch.float32:
-            flat = logits_nrp.view(count, padded)[:, :vocabulary]
-            loss_kernels.cross_entropy_(flat, right.view(-1), losses.view(-1), scale)
+            _by_rows(hidden[n, r], matrix[n], right, logits, losses, scale)
         else:
+            _product(hidden[n, r], matrix[n].transpose(1, 2), logits)
             _cross_entropy_(logits, right, losses, scale)
         yield n, r, logits, losses
+
+
+def _by_rows(
+    hidden: Tensor,
+    matrix: Tensor,
+    targets: Tensor,
+    logits: Tensor,
+    losses: Tensor,
+    scale: float | None,
+) -> None:
+    """Logits and at once their softmax, `ROWS_AT_ONCE` at a time or all, by a kernel."""
+    nodes, rows, padded = len(hidden), hidden.shape[1], logits.stride(1)
+    if not ROWS_AT_ONCE:
+        _product(hidden, matrix.transpose(1, 2), logits)
+        flat = logits.as_strided((nodes * rows, logits.shape[2]), (padded, 1))
+        loss_kernels.cross_entropy_(flat, targets.view(-1), losses.view(-1), scale)
+        return
+    for node in range(nodes):
+        for some in _cut(rows, ROWS_AT_ONCE):
+            torch.mm(hidden[node, some], matrix[node].T, out=logits[node, some])
+            loss_kernels.cross_entropy_(
+                logits[node, some], targets[node, some], losses[node, some], scale
+            )
 
 
 def _cross_entropy_(logits: Tensor, targets: Tensor, losses: Tensor, scale: float | None) -> None:
@@ -129,6 +155,50 @@ def _cross_entropy_(logits: Tensor, targets: Tensor, losses: Tensor, scale: floa
         share = (wide - level).exp_()
         share.scatter_add_(-1, at, torch.full_like(level, -1.0))
         logits.copy_(share.mul_(scale))
+
+
+def losses_and_gradients(
+    hidden_nrw: Tensor, matrix_nvw: Tensor, targets_nr: Tensor, chunk: int, d_matrix_nvw: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(losses (n,), d_hidden); the matrix's gradient is written in its own type, maybe wider."""
+    rows = hidden_nrw.shape[1]
+    losses = hidden_nrw.new_empty(hidden_nrw.shape[:2], dtype=_wide(hidden_nrw.dtype))
+    d_hidden = torch.empty_like(hidden_nrw)
+    for n, r, g, values in _walk(hidden_nrw, matrix_nvw, targets_nr, chunk, 1.0 / rows):
+        losses[n, r] = values
+        _product(g, matrix_nvw[n], d_hidden[n, r])
+        into = d_matrix_nvw[n]
+        if r.start:
+            into = torch.empty_like(into)
+        product_into(into, g.transpose(1, 2), hidden_nrw[n, r])
+        if r.start:
+            d_matrix_nvw[n] += into
+    return losses.mean(dim=1), d_hidden
+
+
+def product_into(out: Tensor, a: Tensor, b: Tensor) -> None:
+    """A batched product written in the type of `out`, which may be wider than that of a and b."""
+    if a.dtype == out.dtype:
+        _product(a, b, out)
+    elif not (a.is_cuda and _writes_wider(a.dtype, out.dtype, a.device)):
+        out.copy_(torch.bmm(a, b))
+    elif len(a) == 1:
+        torch.mm(a[0], b[0], out_dtype=out.dtype, out=out[0])
+    else:
+        torch.bmm(a, b, out_dtype=out.dtype, out=out)
+
+
+@lru_cache(maxsize=16)
+def _writes_wider(dtype: torch.dtype, wider: torch.dtype, device: torch.device) -> bool:
+    """Whether this torch has products whose results are wider than their factors."""
+    ones = torch.ones(2, 16, 16, dtype=dtype, device=device)
+    out = torch.zeros(2, 512, dtype=wider, device=device)[:, :256].view(2, 16, 16)
+    try:
+        torch.bmm(ones, ones, out_dtype=wider, out=out)
+        torch.mm(ones[0], ones[0], out_dtype=wider, out=out[0])
+    except (RuntimeError, TypeError, NotImplementedError):
+        return False
+    return bool((out == 16).all())
 
 
 @torch.library.custom_op("basegraph::linear_cross_entropy", mutates_args=())

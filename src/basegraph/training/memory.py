@@ -14,6 +14,7 @@ from basegraph.data.dataset import Dataset
 from basegraph.errors import BasegraphError
 from basegraph.models.flat import FlatModel
 from basegraph.models.gpt import GPT
+from basegraph.models.gpt_gradients import fits as by_hand
 from basegraph.models.layers import layer_outputs
 from basegraph.models.linear_cross_entropy import CHUNK_ON_CPU, CHUNK_ON_GPU
 from basegraph.training.config import RunConfig
@@ -113,12 +114,16 @@ def free_memory(device: torch.device) -> int:
 def _of_transformer(config: RunConfig, module: GPT, tokens: int, device: torch.device) -> float:
     """Bytes for one node's tokens: what the layers keep, and the gradients and logits of the loss.
 
-    A block keeps the residual stream twice, what is normalized and what is made of it; queries,
-    keys and values, two of them rotated; the attention's result, and again as a product takes it;
-    gate and up, and what the feed-forward network makes of them.
+    With autograd, a block keeps the residual stream twice, what is normalized and what is made of
+    it; queries, keys and values, two of them rotated; the attention's result, and again as a
+    product takes it; gate and up, and what the feed-forward network makes of them. With the
+    backward pass of `gpt_gradients.py`, every array once, and no residual stream.
     """
     width, ffn = module.width, module.ffn
-    kept = len(module.blocks) * (13 * width + 4 * ffn) + 4 * width
+    if by_hand(module, device, config.precision):
+        kept = len(module.blocks) * (6 * width + 3 * ffn) + 8 * width + ffn
+    else:
+        kept = len(module.blocks) * (13 * width + 4 * ffn) + 4 * width
     chunk = CHUNK_ON_GPU if device.type == "cuda" else CHUNK_ON_CPU
     logits = min(tokens * module.vocabulary, max(chunk / config.nodes, module.vocabulary))
     matrix = 2 * module.vocabulary * width  # rounded, and its gradient
