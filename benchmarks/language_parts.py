@@ -188,7 +188,11 @@ def _steps_between(nodes: int, rows: int) -> None:
             3 * matrix.nbytes,
         ),
     ):
-        _line(name, seconds(work), 0, moved)
+        for numbers, some in ((2048, 16), (4096, 32), (8192, 64)):
+            steps.NUMBERS, steps.TOKENS = numbers, some
+            size = f"{some} tokens" if "rotation" in name else f"{numbers} numbers"
+            _line(f"{name}, {size}", seconds(work), 0, moved)
+    steps.NUMBERS, steps.TOKENS = 4096, 32
 
 
 def _attention(sequences: int) -> None:
