@@ -2,11 +2,13 @@
 
 The plain loop is `torch.optim.AdamW` with two parameter groups per node, then a matrix product. The
 others: `bg.Gossip` around that optimizer, `bg.DecentralizedOptimizer(algorithm="adamw")`, and the
-step of a simulation, with its own weight decay.
+step of a simulation, with its own weight decay. The same with an outer optimizer, which in the
+plain loop is `torch.optim.SGD(nesterov=True)`.
 """
 
 from __future__ import annotations
 
+import sys
 from itertools import product
 
 import torch
@@ -14,12 +16,13 @@ import torch.distributed as dist
 from torch import nn
 
 import basegraph as bg
-from basegraph.algorithms import communicates, round_index
+from basegraph.algorithms import communicates, round_index, with_outer
+from basegraph.engines.stacked.mixer import average
 from basegraph.engines.stacked.update import update
 from basegraph.models.flat import FlatModel
 from support.launch import leave
 
-STEPS, LR, DECAY = 9, 0.02, 0.3
+STEPS, LR, DECAY, OUTER_LR = 9, 0.02, 0.3, 0.6
 TOLERANCE = 1e-12
 """In float64; the numbers are of order 1."""
 
@@ -77,10 +80,40 @@ def plain(t, order, local_steps):
     return torch.stack([flat(net) for net in nets])
 
 
-def simulated(t, order, local_steps):
+def plain_outer(t, outer, local_steps):
+    """The same with torch's SGD from anchors, on the average for all or on each node's own way."""
+    nets, anchors = [model() for _ in range(t.n)], [model() for _ in range(t.n)]
+    optimizers = [torch.optim.AdamW(groups(net), lr=LR) for net in nets]
+    outers = [
+        torch.optim.SGD(anchor.parameters(), lr=OUTER_LR, momentum=0.9, nesterov=True)
+        for anchor in anchors
+    ]
+    for step in range(STEPS):
+        for node, (net, optimizer) in enumerate(zip(nets, optimizers, strict=True)):
+            set_gradients(net, node, step)
+            optimizer.step()
+        if not communicates(step, local_steps):
+            continue
+        ways = torch.stack([flat(a) - flat(x) for a, x in zip(anchors, nets, strict=True)])
+        if outer.startswith("allreduce"):
+            ways[:] = ways.mean(dim=0)
+        for anchor, way, optimizer in zip(anchors, ways, outers, strict=True):
+            parts = way.split([p.numel() for p in anchor.parameters()])
+            for p, part in zip(anchor.parameters(), parts, strict=True):
+                p.grad = part.view(p.shape).clone()
+            optimizer.step()
+        moved = torch.stack([flat(anchor) for anchor in anchors])
+        if not outer.startswith("allreduce"):
+            moved = mixed(t, step, local_steps, moved)
+        for anchor, net, x_d in zip(anchors, nets, moved, strict=True):
+            put(anchor, x_d.clone())
+            put(net, x_d.clone())
+    return torch.stack([flat(net) for net in nets])
+
+
+def simulated(t, method, local_steps):
     """All nodes in this process, with the method and a row of weight decay."""
     net = model()
-    method = bg.algorithm("adamw", order=order)
     decay = torch.cat(
         [
             torch.full((1, part.size), part.decays * DECAY, dtype=torch.float64)
@@ -98,6 +131,8 @@ def simulated(t, order, local_steps):
             gradients.append(torch.cat([p.grad.reshape(-1) for p in net.parameters()]))
 
         def mix(v_nd, step=step):
+            if method.centralized:
+                return average(v_nd)
             return mixed(t, step, local_steps, v_nd)
 
         now = mix if communicates(step, local_steps) else None
@@ -128,23 +163,43 @@ def decentralized(t, algorithm="adamw", **options):
 
 def main() -> None:
     dist.init_process_group("gloo")
+    t = bg.topology(sys.argv[1], n=dist.get_world_size())
     orders = ("adapt-then-combine", "combine-then-adapt")
-    for spec, order, local_steps in product(("base:k=1", "ring"), orders, (1, 3)):
-        t = bg.topology(spec, n=dist.get_world_size())
+    for order, local_steps in product(orders, (1, 3)):
         options = {"order": order, "local_steps": local_steps}
-        expected = plain(t, order, local_steps)
-        in_spec = decentralized(t, f"adamw:order={order}", local_steps=local_steps)
-        for name, x_nd in (
-            ("simulated", simulated(t, order, local_steps)),
-            ("gossip", gossip(t, **options)),
-            ("decentralized", decentralized(t, **options)),
-            ("decentralized, by its spec", in_spec),
-        ):
-            apart = float((x_nd - expected).abs().max())
-            assert apart < TOLERANCE, (name, spec, order, local_steps, apart)
-            if dist.get_rank() == 0:
-                print(f"same: {name} {spec} {order} {local_steps} {apart:.0e}", flush=True)
+        method = bg.algorithm("adamw", order=order)
+        compare(
+            (order, local_steps),
+            lambda order=order, local_steps=local_steps: plain(t, order, local_steps),
+            lambda method=method, local_steps=local_steps: simulated(t, method, local_steps),
+            gossip=gossip(t, **options),
+            decentralized=decentralized(t, **options),
+            by_its_spec=decentralized(t, method.spec, local_steps=local_steps),
+        )
+    for name, local_steps in product(("dsgdm", "allreduce-sgd"), (1, 4)):
+        outer = f"{name}:momentum=0.9,nesterov=true"
+        options = {"outer": outer, "outer_lr": OUTER_LR, "local_steps": local_steps}
+        method = with_outer(bg.algorithm("adamw"), bg.algorithm(outer), OUTER_LR)
+        compare(
+            (outer, local_steps),
+            lambda outer=outer, local_steps=local_steps: plain_outer(t, outer, local_steps),
+            lambda method=method, local_steps=local_steps: simulated(t, method, local_steps),
+            gossip=gossip(t, **options),
+            decentralized=decentralized(t, **options),
+            composed_before=decentralized(t, method, local_steps=local_steps),
+        )
     leave()
+
+
+def compare(case, expected, simulated, **on_processes):
+    """At node 0; the others have nothing to do meanwhile."""
+    if dist.get_rank() > 0:
+        return
+    x_nd = expected()
+    for name, other in {"simulated": simulated(), **on_processes}.items():
+        apart = float((other - x_nd).abs().max())
+        assert apart < TOLERANCE, (name, *case, apart)
+        print("same:", name, *case, f"{apart:.0e}", flush=True)
 
 
 if __name__ == "__main__":

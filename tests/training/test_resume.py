@@ -54,6 +54,39 @@ def test_resumes_bit_for_bit(name, stop, tmp_path):
     assert all(torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0])
 
 
+@pytest.mark.parametrize("outer", ["dsgdm:nesterov=true", "allreduce-sgd:nesterov=true"])
+def test_resumes_bit_for_bit_between_outer_steps(outer, tmp_path):
+    config = RunConfig(
+        algorithm="adamw", local_steps=5, outer=outer, lr=3e-3, weight_decay=0.1, clip=1.0, **SHORT
+    )
+    whole = train(config, tmp_path / "whole")
+
+    for stop in (7, 15):  # the latter ends with an outer step
+
+        def stepped(step, total, loss, stop=stop):
+            if step == stop:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with pytest.raises(bg.BasegraphError, match=f"SIGTERM after step {stop} of"):
+            train(config, tmp_path / "cut", resume=stop > 7, watcher=Watcher(stepped=stepped))
+    resumed = train(config, tmp_path / "cut", resume=True)
+    assert [{**row, "seconds": 0} for row in resumed] == [{**row, "seconds": 0} for row in whole]
+    tensors = checkpoint.load(tmp_path / "cut" / "checkpoint.safetensors")[0]
+    assert {"state.first", "state.anchor", "state.outer_momentum"} <= tensors.keys()
+    assert whole[-1]["test_accuracy"] > 0.3
+
+
+def test_a_run_saved_before_a_field_existed_resumes(tmp_path):
+    config = RunConfig(**SHORT)
+    train(config, tmp_path / "run")
+    file = tmp_path / "run" / "checkpoint.safetensors"
+    tensors, facts = checkpoint.load(file)
+    for name in ("clip", "outer", "outer_lr"):
+        del facts["config"][name]
+    checkpoint.save(file, tensors, facts)
+    assert train(config, tmp_path / "run", resume=True)[-1]["epoch"] == 4
+
+
 def test_killed_run_resumes_from_its_last_checkpoint(tmp_path):
     """kill -9; what metrics.jsonl says after the checkpoint is computed again."""
     arguments = ["--nodes", 5, "--epochs", 8, "--batch", 16, "--evaluate-every", 1]

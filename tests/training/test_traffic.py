@@ -22,6 +22,9 @@ from basegraph.training.traffic import BytesSent
         ({"topology": "ring", "algorithm": "adamw"}, 3, 3 * 2),
         ({"topology": "ring", "algorithm": "adamw:mix_moments=true"}, 1, 3 * 2),
         ({"algorithm": "allreduce-adamw"}, 1, 2 * 4 / 5),
+        ({"topology": "ring", "local_steps": 4, "outer": "dsgdm"}, 11, 2 * 2),
+        ({"topology": "ring", "local_steps": 4, "outer": "gradient-tracking"}, 4, 2 * 2),
+        ({"algorithm": "adamw", "local_steps": 4, "outer": "allreduce-sgd"}, 11, 2 * 2 * 4 / 5),
     ],
 )
 def test_bytes_are_counted(fields, steps, vectors):

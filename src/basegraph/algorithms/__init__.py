@@ -4,7 +4,8 @@ A `Method` is two pure functions over flat vectors: `init(x) -> state` and
 `step(x, grad, state, lr, mix) -> (x, state)`, where `mix` is the round of the topology. `algorithm`
 makes one by its catalogue name (`ALGORITHMS` lists them). `stability` says whether a method blows
 up on a topology whatever the learning rate, and `require_stable` refuses it. With local steps,
-`communicates` and `round_index` say which steps end with which round.
+`communicates` and `round_index` say which steps end with which round, and `with_outer` gives these
+a method of their own, as in DiLoCo.
 
 Example:
     >>> import numpy as np
@@ -26,6 +27,7 @@ from basegraph.algorithms._stability import (
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method, damped
+from basegraph.algorithms.outer import outer_method, with_outer
 
 __all__ = [
     "ALGORITHMS",
@@ -36,8 +38,10 @@ __all__ = [
     "communicates",
     "damped",
     "largest_stable_damping",
+    "outer_method",
     "parse_algorithm",
     "require_stable",
     "round_index",
     "stability",
+    "with_outer",
 ]

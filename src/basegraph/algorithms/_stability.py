@@ -66,6 +66,9 @@ def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stabi
         True
 
     """
+    if method.outer is not None and not method.linear:  # without gradients the outer one acts alone
+        outer = stability(method.outer, topology)
+        return Stability(outer.radius, outer.steps * local_steps)
     n = topology.n
     steps = (topology.period or SAMPLED) * local_steps
     if n == 1 or method.centralized or not method.linear:
@@ -156,15 +159,15 @@ def _is_stable(name: str, topology: Topology, local_steps: int, **options: objec
 def _local_steps_matrix(method: Method, steps: int) -> FloatArray:
     """(parts, parts): what so many steps without a message do to a node's x and state."""
     parts = 1 + len(method.init(np.zeros((1, 1))))
-    one = _step(method, np.eye(parts)[:, None], lambda v: v)[:, 0]
+    one = _step(method, np.eye(parts)[:, None], None)[:, 0]
     power: FloatArray = np.linalg.matrix_power(one, min(steps, MOST_LOCAL_STEPS))
     return power
 
 
-def _step(method: Method, blocks: FloatArray, mix: Mix) -> FloatArray:
+def _step(method: Method, blocks: FloatArray, mix: Mix | None) -> FloatArray:
     """x and the state's vectors, (parts, n, columns), one step on."""
     kind = type(method.init(np.zeros((1, 1))))
-    x, state = method.step(blocks[0], np.zeros_like(blocks[0]), kind(*blocks[1:]), 1.0, mix)
+    x, state = method.move(blocks[0], np.zeros_like(blocks[0]), kind(*blocks[1:]), 1.0, mix)
     return np.stack([x, *state])
 
 

@@ -59,6 +59,8 @@ class Method:
     """The step at which nobody communicates; if None, `step` with the identity as its mix."""
     slow: tuple[str, ...] = ()
     """The fields of the state that `local_step` leaves as they are."""
+    outer: Method | None = None
+    """The method of the steps that communicate, where local steps are another's."""
     restart: Init | None = None
     """The state of a run that begins again from trained models, where that is not `init`."""
     spec: str = ""

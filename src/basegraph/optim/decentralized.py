@@ -14,7 +14,7 @@ from basegraph.algorithms._stability import largest_stable_damping, require_stab
 from basegraph.algorithms.method import Method
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
 from basegraph.engines.distributed.membership.fixed import join_nodes
-from basegraph.engines.distributed.method import EITHER_ORDER, NodeMethod
+from basegraph.engines.distributed.method import NodeMethod, require_order
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import InvalidArgument, unknown
@@ -25,6 +25,7 @@ from basegraph.optim.node_optimizer import (
     parameters_of,
     topology_for,
 )
+from basegraph.optim.outer import outer_facts, outer_of
 from basegraph.topologies.core.sequence import Topology
 
 GROUP_KEYS = (
@@ -58,6 +59,10 @@ class DecentralizedOptimizer(NodeOptimizer):
         broadcast: Whether all nodes start from node 0's model; `load_state_dict` restores the model
             that a node had before. If False, the nodes' models must be equal at the first step.
         local_steps: Steps per exchange.
+        outer: A method of the catalogue, such as "dsgdm:momentum=0.9,nesterov=true": at an exchange
+            it makes a step from the model of the last one along what came of the local steps, and
+            its messages are what is exchanged.
+        outer_lr: Its learning rate.
         order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm, adamw): the exchange runs
             behind the next forward and backward pass.
         group: The process group whose ranks are the nodes; all processes if None.
@@ -87,6 +92,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         buffers: str = "local",
         broadcast: bool = True,
         local_steps: int = 1,
+        outer: str | Method | None = None,
+        outer_lr: float | None = None,
         order: str = "adapt-then-combine",
         group: Any = None,
         timeout: float = 300.0,
@@ -98,8 +105,6 @@ class DecentralizedOptimizer(NodeOptimizer):
     ) -> None:
         given = {"momentum": momentum, "nesterov": nesterov, "damping": damping}
         options: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
-        self._family = Family(algorithm)
-        self._family.require_known(options)
         node_options = NodeOptions(
             model=model,
             buffers=buffers,
@@ -112,6 +117,9 @@ class DecentralizedOptimizer(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
+        outer_parts = outer_of(outer, outer_lr, node_options)
+        self._family = Family(algorithm, outer_parts)
+        self._family.require_known(options)
         membership = join_nodes(group, node_options.timeout)
         t = topology_for(topology, membership)
         if damping == "auto":
@@ -129,10 +137,10 @@ class DecentralizedOptimizer(NodeOptimizer):
             },
         )
         self.method = self._family.method(self.defaults)
-        methods = [self._family.method(group) for group in self.param_groups]
-        self._require_order(node_options, methods)
+        require_order(self.method, node_options)
+        methods = self._family.methods([self.defaults, *self.param_groups])
         if not allow_unstable:
-            for method in dict.fromkeys([self.method, *methods]):
+            for method in methods:
                 require_stable(method, t, local_steps)
         self._node = Node(
             parameters_of(self),
@@ -142,6 +150,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         )
         settings = {
             "algorithm": self.method.name,
+            "outer": outer_facts(outer_parts),
             "param_names": [group.get("param_names") for group in self.param_groups],
             "options": [self._family.options(group) for group in self.param_groups],
         }
@@ -169,22 +178,6 @@ class DecentralizedOptimizer(NodeOptimizer):
             _require_number(name, group[name])
         self._family.method(group)
 
-    def _require_order(self, options: NodeOptions, methods: list[Method]) -> None:
-        """Refuse groups that would send different things, and an order that a method has not."""
-        for method in methods:
-            if method.messages != self.method.messages:
-                raise InvalidArgument(
-                    "mix_moments", method.messages > 1, "must be the same for all parameter groups"
-                )
-        if options.overlapped and (
-            self.method.name not in EITHER_ORDER or self.method.messages > 1
-        ):
-            *others, last = EITHER_ORDER
-            asked = self.method.spec or self.method.name
-            raise InvalidArgument(
-                "order", options.order, f"is for {', '.join(others)} and {last}, not {asked}"
-            )
-
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step of the method, with the neighbors.
@@ -207,6 +200,12 @@ class DecentralizedOptimizer(NodeOptimizer):
                 loss = closure()
         self._step()
         return loss
+
+    def consensus(self) -> None:
+        """Set every node's model, and its anchor if it has one, to the average of all models."""
+        super().consensus()
+        if self.method.outer is not None:
+            self._steps.own_vectors()["anchor"].copy_(self.model)
 
     def _step_without_data(self) -> None:
         self._step(without_gradient=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from basegraph.algorithms.catalog import ALGORITHMS, parse_algorithm
 from basegraph.algorithms.method import Method
+from basegraph.algorithms.outer import with_outer
 from basegraph.errors import InvalidArgument
 from basegraph.specs import refuse_twice
 
@@ -14,18 +15,21 @@ from basegraph.specs import refuse_twice
 class Family:
     """A method of the catalogue for any choice of its options, or one that is bound already.
 
+    With an outer method and its learning rate, each is composed with that.
+
     >>> Family("dsgdm:momentum=0.5").defaults
     {'momentum': 0.5, 'nesterov': False}
     """
 
-    def __init__(self, spec: str | Method) -> None:
+    def __init__(self, spec: str | Method, outer: tuple[Method, float] | None = None) -> None:
+        self._known: dict[tuple[Any, ...], Method] = {}
         self._bound = spec if isinstance(spec, Method) else None
         self._name, self._written = ("", {}) if self._bound else parse_algorithm(str(spec))
         known = {} if self._bound else ALGORITHMS[self._name].options
         self.defaults: dict[str, Any] = {**known, **self._written}
         """The options that a parameter group may set, with their defaults."""
-        self.name = self._bound.name if self._bound else self._name
-        self._known: dict[tuple[Any, ...], Method] = {}
+        self._outer = outer
+        self.name = self.method(self.defaults).name
 
     def require_known(self, options: Mapping[str, Any]) -> None:
         """Refuse options that the method does not have, or that its spec has set."""
@@ -44,15 +48,33 @@ class Family:
 
     def method(self, group: Mapping[str, Any]) -> Method:
         """The method with the options of a parameter group."""
-        if self._bound is not None:
-            return self._bound
         options = self.options(group)
         key = tuple(options.values())
         if key not in self._known:
             if len(self._known) >= KEPT:
                 self._known.clear()  # a scheduler changes an option at every step
-            self._known[key] = ALGORITHMS[self._name](**options)
+            inner = self._bound or ALGORITHMS[self._name](**options)
+            self._known[key] = inner if self._outer is None else with_outer(inner, *self._outer)
         return self._known[key]
+
+    def methods(self, groups: Iterable[Mapping[str, Any]]) -> list[Method]:
+        """The methods of some parameter groups, each once.
+
+        Raises:
+            InvalidArgument: They send different numbers of vectors, or need different numbers
+                where a node has one (AdamW's sums of weights).
+
+        """
+        groups = list(groups)
+        for option in ("beta1", "beta2"):
+            values = [group[option] for group in groups if option in self.defaults]
+            if len(set(values)) > 1:
+                raise InvalidArgument(option, values[-1], "must be the same in all groups")
+        methods = list(dict.fromkeys(map(self.method, groups)))
+        if len({method.messages for method in methods}) > 1:
+            specs = [method.spec or method.name for method in methods]
+            raise InvalidArgument("params", specs, "must send as many vectors in all groups")
+        return methods
 
 
 KEPT = 64

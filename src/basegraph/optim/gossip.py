@@ -10,9 +10,12 @@ import torch
 from torch import nn
 from torch.distributed.algorithms.join import Joinable
 
+from basegraph.algorithms._stability import require_stable
+from basegraph.algorithms.method import Method
 from basegraph.engines.distributed.membership.fixed import join_nodes
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
+from basegraph.engines.distributed.outer_step import OuterStep
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.node_optimizer import (
@@ -20,6 +23,7 @@ from basegraph.optim.node_optimizer import (
     parameters_of,
     topology_for,
 )
+from basegraph.optim.outer import outer_facts, outer_of
 from basegraph.topologies.core.sequence import Topology
 
 
@@ -39,6 +43,10 @@ class Gossip(NodeOptimizer):
         broadcast: Whether all nodes start from node 0's model; `load_state_dict` restores the model
             that a node had before. If False, the nodes' models must be equal at the first step.
         local_steps: Steps per exchange.
+        outer: A method of the catalogue, such as "dsgdm:momentum=0.9,nesterov=true": at an exchange
+            it makes a step from the model of the last one along what came of the local steps, and
+            its messages are what is exchanged. With "allreduce-sgd:nesterov=true" this is DiLoCo.
+        outer_lr: Its learning rate.
         order: "adapt-then-combine", or "combine-then-adapt": the exchange runs behind the next
             forward and backward pass.
         group: The process group whose ranks are the nodes; all processes if None.
@@ -62,6 +70,8 @@ class Gossip(NodeOptimizer):
         buffers: str = "local",
         broadcast: bool = True,
         local_steps: int = 1,
+        outer: str | Method | None = None,
+        outer_lr: float | None = None,
         order: str = "adapt-then-combine",
         group: Any = None,
         timeout: float = 300.0,
@@ -87,20 +97,21 @@ class Gossip(NodeOptimizer):
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
         )
+        outer_parts = outer_of(outer, outer_lr, node_options)
         membership = join_nodes(group, node_options.timeout)
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
         self.defaults = optimizer.defaults
-        self._node = Node(
-            parameters_of(optimizer),
-            topology_for(topology, membership),
-            membership,
-            node_options,
-        )
+        t = topology_for(topology, membership)
+        if outer_parts is not None:
+            require_stable(outer_parts[0], t)
+        self._node = Node(parameters_of(optimizer), t, membership, node_options)
+        self._outer = None if outer_parts is None else OuterStep(*outer_parts, self._node)
         self._gossip_step = self._node.start(
             {
                 "optimizer": type(optimizer).__name__,
+                "outer": outer_facts(outer_parts),
                 "param_names": [group.get("param_names") for group in optimizer.param_groups],
             }
         )
@@ -154,12 +165,16 @@ class Gossip(NodeOptimizer):
         return loss
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
-        node = self._node
+        node, outer = self._node, self._outer
+        if outer is not None:
+            outer.begin(step)
         drift = node.drift(step) if node.options.overlapped else None
         loss = adapt()
         node.check_parameters()  # an optimizer may assign p.data
         buffers = node.mixed_buffers(step)  # which a closure has updated
-        exchange = None if node.options.overlapped else node.exchange(step)
+        exchange = None if node.options.overlapped or outer else node.exchange(step)
+        if outer is not None:
+            outer.step(step)
         if drift is not None:
             node.x_d.add_(drift)
         if exchange is not None:
@@ -192,9 +207,16 @@ class Gossip(NodeOptimizer):
         """Reset the gradients, as the wrapped optimizer does."""
         self.optimizer.zero_grad(set_to_none)
 
+    def consensus(self) -> None:
+        """Set every node's model, and its anchor, to the average of all models."""
+        super().consensus()
+        if self._outer is not None:
+            self._outer.restart_here()
+
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's own state, and the number of steps made."""
-        return {"optimizer": self.optimizer.state_dict(), "gossip_step": self.gossip_step}
+        """The optimizer's own state, the outer method's, and the number of steps made."""
+        state = {"optimizer": self.optimizer.state_dict(), "gossip_step": self.gossip_step}
+        return state if self._outer is None else {**state, "outer": self._outer.vectors()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
@@ -209,6 +231,13 @@ class Gossip(NodeOptimizer):
         self._node.drop_exchange()
         if not {"optimizer", "gossip_step"} <= state_dict.keys():
             raise InvalidArgument("state_dict", sorted(state_dict), "is not a state of Gossip")
+        if ("outer" in state_dict) != (self._outer is not None):
+            asked = "with" if self._outer is not None else "without"
+            raise InvalidArgument(
+                "state_dict", sorted(state_dict), f"must be of a Gossip {asked} outer="
+            )
+        if self._outer is not None:
+            self._outer.load(state_dict["outer"])
         self.optimizer.load_state_dict(state_dict["optimizer"])
         self._gossip_step = state_dict["gossip_step"]
         if self.gossip_step > 0:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.algorithms.catalog import algorithm, parse_algorithm
+from basegraph.algorithms.outer import OUTER_LR, outer_method
 from basegraph.data.dataset import OWN
 from basegraph.data.partition import SPLIT_ORDERS
 from basegraph.errors import InvalidArgument, unknown
@@ -68,6 +69,15 @@ class RunConfig:
         missing=0.0,
     )
     local_steps: int = setting(1, "The nodes communicate every so many steps.", low=1)
+    outer: str = setting(
+        "none",
+        "Where they communicate, a step of this method on what the local steps have come to, such "
+        "as dsgdm:nesterov=true; none: the nodes mix their models.",
+        missing="none",
+    )
+    outer_lr: float = setting(
+        OUTER_LR, "The learning rate of the outer method.", number=ABOVE_ZERO, missing=OUTER_LR
+    )
     allow_unstable: bool = setting(
         False, "Train even where the method is unstable on the topology.", free=True
     )
@@ -172,6 +182,7 @@ class RunConfig:
             raise InvalidArgument("device", self.device, "must be auto, cpu, cuda or cuda:INDEX")
         self.augmentations()
         self.damping_share()
+        self._require_outer()
 
     def augmentations(self) -> tuple[str, ...]:
         """Which augmentations are made."""
@@ -200,6 +211,12 @@ class RunConfig:
         if not 0 < share <= 1:
             raise InvalidArgument("damping", self.damping, "must be none, auto or in (0, 1]")
         return share
+
+    def _require_outer(self) -> None:
+        if self.outer != "none":
+            outer_method(self.outer)
+        elif self.outer_lr != OUTER_LR:
+            raise InvalidArgument("outer_lr", self.outer_lr, "needs outer, a method")
 
     def epochs_between_evaluations(self) -> int:
         """How often nodes are evaluated."""

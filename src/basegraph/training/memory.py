@@ -18,6 +18,7 @@ from basegraph.models.gpt_gradients import fits as by_hand
 from basegraph.models.layers import layer_outputs
 from basegraph.models.linear_cross_entropy import CHUNK_ON_CPU, CHUNK_ON_GPU
 from basegraph.training.config import RunConfig
+from basegraph.training.problem import within_outer
 
 SHARE = 0.85
 """Of the free memory that is counted on: libraries and fragments take the rest."""
@@ -53,7 +54,7 @@ def bytes_of_run(
 
     """
     captured = device.type == "cuda" and config.capture
-    vectors = _vectors(method or algorithm(config.algorithm), captured)
+    vectors = _vectors(within_outer(method or algorithm(config.algorithm), config), captured)
     if isinstance(model.module, GPT) and dataset.has_tokens:
         tokens = config.batch * dataset.shape[0]
         activations = _of_transformer(config, model.module, tokens, device)

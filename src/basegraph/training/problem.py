@@ -15,6 +15,7 @@ from basegraph.algorithms._stability import (
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method
+from basegraph.algorithms.outer import outer_method, with_outer
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import dirichlet, heterogeneity, hold_out
 from basegraph.data.plan import SamplePlanner
@@ -246,9 +247,17 @@ def make_method(
     return method, damping if "damping" in known else None
 
 
+def within_outer(method: Method, config: RunConfig) -> Method:
+    """The method within the outer one that the configuration names, if it names one."""
+    if config.outer == "none":
+        return method
+    return with_outer(method, outer_method(config.outer), config.outer_lr)
+
+
 def _usable(method: Method, config: RunConfig, t: Topology) -> Method:
     """The method, refused where it does not go with the configuration and the topology."""
-    if method.centralized and config.local_steps > 1:
+    method = within_outer(method, config)
+    if method.centralized and method.outer is None and config.local_steps > 1:
         raise InvalidArgument(
             "local_steps", config.local_steps, f"{method.name} averages gradients at every step"
         )

@@ -41,7 +41,7 @@ class BytesSent:
         """Bytes sent in the first `step` steps."""
         n, size = self._topology.n, self._vector_bytes
         if self._method.centralized:
-            return float(step * ring_all_reduce_vectors(n)) * size
+            return float(step // self._local_steps * ring_all_reduce_vectors(n)) * size
         return self._arcs_of(step // self._local_steps) / n * size * self._method.messages
 
     def _arcs_of(self, rounds: int) -> int:

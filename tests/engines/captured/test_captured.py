@@ -98,6 +98,42 @@ def test_the_captured_functions_are_the_plain_step(name, spec):
     assert_same_losses(fast, plain)
 
 
+OUTER = ["dsgdm:nesterov=true", "allreduce-sgd:nesterov=true"]
+INNER = {"algorithm": "adamw", "lr": 1e-3, "weight_decay": 0.1, "clip": 1.0}
+
+
+@pytest.mark.usefixtures("not_captured")
+@pytest.mark.parametrize("outer", OUTER)
+@pytest.mark.parametrize("local_steps", [1, 3])
+def test_the_captured_functions_make_outer_steps(outer, local_steps):
+    fields = {**INNER, "outer": outer, "local_steps": local_steps, "device": "cpu"}
+    fields["compile"] = False
+    fast, plain = make(CapturedEngine, (0, 1), **fields), make(StackedEngine, (0, 1), **fields)
+    for _ in range(fast.nodes.steps_per_epoch + 4):
+        fast.advance()
+        plain.advance()
+        for ours, theirs in zip(fast.nodes.state, plain.nodes.state, strict=True):
+            assert torch.allclose(ours, theirs, atol=2e-6)
+    assert torch.allclose(fast.nodes.x_nd, plain.nodes.x_nd, atol=2e-6)
+    assert fast._graph.sets[0][-1] is fast._graph.sets[1][-1]  # held once
+
+
+@needs_gpu
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("outer", OUTER)
+def test_captured_outer_steps_are_the_plain_ones(outer, compile):
+    fields = {**INNER, "outer": outer, "local_steps": 3, "precision": "float32", "compile": compile}
+    fast, plain = make(device="cuda", **fields), make(device="cpu", **fields)
+    assert isinstance(fast, CapturedEngine)
+    for _ in range(fast.nodes.steps_per_epoch + 4):
+        fast.advance()
+        plain.advance()
+    for ours, theirs in zip(
+        (fast.nodes.x_nd, *fast.nodes.state), (plain.nodes.x_nd, *plain.nodes.state), strict=True
+    ):
+        assert torch.allclose(ours.cpu(), theirs, atol=5e-6)
+
+
 @needs_gpu
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
@@ -113,9 +149,10 @@ def test_captured_step_is_the_plain_step(name, spec):
 
 
 @needs_gpu
+@pytest.mark.parametrize("name", ["dsgdm", "adamw"])
 @pytest.mark.parametrize("spec", ["base:k=1", "exponential"])
-def test_compiled_step_is_the_plain_step(spec):
-    fields = {**fields_for("dsgdm", spec), "precision": "float32"}
+def test_compiled_step_is_the_plain_step(spec, name):
+    fields = {**fields_for(name, spec), "precision": "float32"}
     fast, plain = (make(seeds=(0, 1), device=device, **fields) for device in ("cuda", "cpu"))
     assert isinstance(fast, CapturedEngine)
     for _ in range(fast.nodes.steps_per_epoch + 1):
@@ -179,3 +216,15 @@ def test_what_does_not_compile_goes_on_with_a_warning(monkeypatch):
     with pytest.warns(RuntimeWarning, match=f"goes on without it, slower: {reason}"):
         assert double(3) == 6
     assert double(4) == 8
+
+
+def test_any_number_of_engines_compile_their_own(monkeypatch):
+    """torch compiles one code object eight times at most; engines make theirs from one text."""
+    compiles = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda function, **options: compiles(function, backend="eager")
+    )
+    for number in range(12):
+        add = captured.Compiled(lambda x, number=number: x + number)
+        assert add(torch.zeros(1)) == number
+        assert add.works

@@ -51,6 +51,16 @@ def run(nodes: int, *flags: object) -> Ended:
             "evaluate_samples": 50,
             "evaluate_nodes": 2,
         },
+        {
+            "nodes": 3,
+            "epochs": 2,
+            "algorithm": "adamw",
+            "lr": 0.003,
+            "weight_decay": 0.1,
+            "clip": 0.5,
+            "local_steps": 4,
+            "outer": "dsgdm:momentum=0.9,nesterov=true",
+        },
     ],
 )
 def test_the_same_run_as_in_one_process(fields, tmp_path):

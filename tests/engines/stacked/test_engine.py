@@ -112,12 +112,17 @@ def test_adamw_is_torchs_with_two_groups():
     assert torch.allclose(nodes.x_nd[0], expected, rtol=0, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+OUTER = "adamw with an outer step"
+
+
+@pytest.mark.parametrize("name", [*sorted(ALGORITHMS), OUTER])
 def test_updates_in_blocks_are_the_same(name, monkeypatch):
+    outer = {"outer": "dsgdm:nesterov=true", "local_steps": 4} if name == OUTER else {}
+    name = name.partition(" ")[0]
     damping = {"damping": "auto"} if name == "d2" else {}
     momentum = {"momentum": 0.5} if "momentum" in ALGORITHMS[name].options else {}
     changes = {"algorithm": name, "allow_unstable": True, "weight_decay": 0.01}
-    changes |= {**momentum, **damping, "lr": 1e-3 if "adamw" in name else 0.1}
+    changes |= {**momentum, **damping, **outer, "lr": 1e-3 if "adamw" in name else 0.1}
     whole = engine(**changes)
     for _ in range(6):
         whole.advance()

@@ -155,7 +155,7 @@ class CapturedEngine:
                     into.copy_(value)
 
         fast = Compiled if nodes.config.compile else _as_it_is
-        fast_losses, fast_move = fast(losses), fast(torch.no_grad()(move))
+        fast_losses, fast_move = fast(losses), fast(move)
 
         def body(
             communicates: bool,
@@ -171,7 +171,7 @@ class CapturedEngine:
             else:
                 with products_in(nodes.config.precision):
                     values, gradients = gradients_of(lambda x: fast_losses(x, tables, counter), at)
-            with products_in("float32"):
+            with products_in("float32"), torch.no_grad():
                 fast_move(source, target, gradients, tables, counter, communicates)
             return values
 

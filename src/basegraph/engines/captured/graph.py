@@ -17,6 +17,7 @@ import gc
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -126,7 +127,10 @@ class Compiled:
         self.function = function
         self.works = True
         self._compiled = torch.compile(
-            function, fullgraph=True, dynamic=False, options={"max_pointwise_cat_inputs": 32}
+            with_own_code(function),
+            fullgraph=True,
+            dynamic=False,
+            options={"max_pointwise_cat_inputs": 32},
         )
 
     def __call__(self, *arguments: Any) -> Any:
@@ -149,6 +153,26 @@ class Compiled:
                 )
                 self.works = False
         return self.function(*arguments)
+
+
+def with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with a code object that no other has.
+
+    torch compiles a code object eight times at most, and all engines of a process share theirs.
+    """
+    if isinstance(function, MethodType):
+        return MethodType(with_own_code(function.__func__), function.__self__)
+    if not isinstance(function, FunctionType):
+        return function
+    copy = FunctionType(
+        function.__code__.replace(),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
 def reason_of(error: BaseException) -> str:

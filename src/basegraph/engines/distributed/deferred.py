@@ -90,6 +90,8 @@ class Deferred:
     def __add__(self, other: float | Deferred) -> Deferred:
         if not isinstance(other, Deferred):
             return Elementwise(torch.add, self, other)
+        if isinstance(other, Elementwise) and other.is_pending(torch.div):
+            return Elementwise(torch.addcdiv, self, *other.operands)
         scale, vector = other._parts()
         if vector is other and self._parts()[1] is not self:  # the scaling is on the left
             return other + self
@@ -109,15 +111,19 @@ class Elementwise(Deferred):
 
     def __init__(self, function: Callable[..., Tensor], *operands: Deferred | float) -> None:
         self._function = function
-        self._operands = operands
+        self.operands = operands
         self._value = None
+
+    def is_pending(self, function: Callable[..., Tensor]) -> bool:
+        """Whether it is this function's, and has not been computed."""
+        return self._function is function and self._value is None
 
     def numel(self) -> int:
         """How many numbers it has."""
-        return max(part.numel() for part in self._operands if isinstance(part, Deferred))
+        return max(part.numel() for part in self.operands if isinstance(part, Deferred))
 
     def _compute(self, out: Tensor | None) -> Tensor:
-        values = (part.value() if isinstance(part, Deferred) else part for part in self._operands)
+        values = (part.value() if isinstance(part, Deferred) else part for part in self.operands)
         return self._function(*values, out=out)
 
     def _parts(self) -> tuple[float, Deferred]:

@@ -14,11 +14,23 @@ from basegraph.algorithms.method import Method, at_x
 from basegraph.engines.distributed.blocks import Block
 from basegraph.engines.distributed.memory import copy_of
 from basegraph.engines.distributed.node import Node
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.split_step import SplitStep
 from basegraph.engines.vectors import by_name
+from basegraph.errors import InvalidArgument
 
 EITHER_ORDER = ("dsgd", "dsgdm", "adamw")
 """Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
+
+
+def require_order(method: Method, options: NodeOptions) -> None:
+    """Refuse an order of step and exchange that a method does not have."""
+    if options.overlapped and (method.name not in EITHER_ORDER or method.messages > 1):
+        *others, last = EITHER_ORDER
+        asked = method.spec or method.name
+        raise InvalidArgument(
+            "order", options.order, f"is for {', '.join(others)} and {last}, not {asked}"
+        )
 
 
 class NodeMethod:
@@ -63,6 +75,8 @@ class NodeMethod:
             else:
                 exchange = node.exchange(step, average=self.method.centralized)
             self._follow_model()
+            if step == 0:  # the model may have been loaded since this was built
+                self._begin()
             self.state = self._split(self.x_d, self.state, blocks, exchange)
             node.put_buffers(buffers)
             self._show_model()
@@ -88,6 +102,11 @@ class NodeMethod:
     def restart(self, x_d: Tensor, step: int) -> None:
         """Continue from a model alone, with a fresh state, after so many steps."""
         self.restore(by_name(x_d, self.method.state(x_d, step)))
+
+    def _begin(self) -> None:
+        """Let the state be that of a run which begins at x as it is now."""
+        for part, fresh in zip(self.state, self.method.init(self.x_d), strict=True):
+            part.copy_(fresh)
 
     def _show_model(self) -> None:
         """Set the model to where the next gradient is taken."""

@@ -121,10 +121,14 @@ class SplitStep:
         size = len(x_d)
         shared: dict[str, Tensor] = {}
         for block in blocks:
-            new_x, new = self._step(x_d, state, block, mix(block))
+            block_mix = mix(block)
+            still = self.method.slow if block_mix is None else ()
+            new_x, new = self._step(x_d, state, block, block_mix)
             moved = [fresh.value() for fresh in new]
             x = new_x.value()  # everything is computed before anything is overwritten
             for name, fresh in zip(state._fields, moved, strict=True):
+                if name in still:
+                    continue
                 whole = getattr(state, name)
                 if len(whole) == size:
                     whole[block.where] = fresh  # before x: this may be the old x
