@@ -23,12 +23,10 @@ import copy
 import gc
 import time
 from collections.abc import Callable
-from itertools import product
 from statistics import median
 
 import numpy as np
 import torch
-import torch._inductor.config
 from language_parts import copy_rate, measure_parts, print_profile, product_rate
 from provenance import header
 from torch import Tensor, nn
@@ -41,7 +39,6 @@ from basegraph.engines.captured.graph import Compiled
 from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.engines.stacked.peers import peers_of
-from basegraph.models import gpt_gradients, gradients, linear_cross_entropy, loss_kernels
 from basegraph.models.flat import FlatModel
 from basegraph.models.gpt import GPT, next_token_loss
 from basegraph.models.gradients import Gradients, gradients_of, products_in
@@ -122,29 +119,7 @@ def make_engine(
     return single_process_engine(data, [Problem(config, data, module)])
 
 
-def variants(options: argparse.Namespace) -> list[dict[str, int]]:
-    """What is to be compared of the backward pass by hand; one, its defaults, if nothing is."""
-    chosen = {name: getattr(options, name) for name in ("rows", "strip", "overlap")}
-    known = {name: [int(v) for v in text.split(",")] for name, text in chosen.items() if text}
-    return [dict(zip(known, values, strict=True)) for values in product(*known.values())]
-
-
-def take(variant: dict[str, int]) -> None:
-    for name, value in variant.items():
-        if name == "rows":
-            linear_cross_entropy.ROWS_AT_ONCE = value
-        elif name == "strip":
-            loss_kernels.STRIP = value
-        else:
-            gpt_gradients.OVERLAPS = bool(value)
-
-
-def measure(
-    case: str, rate: float, options: argparse.Namespace, variant: dict[str, int], alone: bool
-) -> None:
-    take(variant)
-    if variant:
-        print(f"{'':>14} {', '.join(f'{name} {value}' for name, value in variant.items())}")
+def measure(case: str, rate: float, options: argparse.Namespace) -> None:
     cuda = options.device.startswith("cuda")
     device = torch.device(options.device)
     nodes, tokens = map(int, case.split("x"))
@@ -167,7 +142,7 @@ def measure(
     (problem,) = engine.nodes.problems
     expected = bytes_of_run(engine.nodes.config, engine.nodes.model, data, device, problem.method)
     works: dict[str, Callable[[], object]] = {"captured" if cuda else "stacked": engine.advance}
-    if not alone:
+    if not options.alone:
         module = build(options.model, data.shape, None, 0, data.vocabulary)
         assert isinstance(module, GPT)
         loop = NodeLoop(module, bg.topology("base:k=1", n=nodes), device, cuda)
@@ -250,12 +225,6 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--steps", type=int, default=0, help="of a block; 10 on a GPU")
     parser.add_argument("--alone", action="store_true", help="without the loop over nodes")
-    parser.add_argument("--attention", choices=("flash", "cudnn"), help="torch's own if left out")
-    parser.add_argument("--autograd", action="store_true", help="and a compiler, not by hand")
-    parser.add_argument("--rows", default="", help="of logits before their softmax; 0: all; A,B,..")
-    parser.add_argument("--strip", default="", help="logits that a thread of it sums up; A,B,..")
-    parser.add_argument("--overlap", default="", help="1: weights' gradients beside the rest; 0,1")
-    parser.add_argument("--autotune", action="store_true", help="let the compiler try products")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--profile", action="store_true")
@@ -266,13 +235,6 @@ def main() -> None:
     options.cases = options.cases or CASES[kind]
     options.precision = options.precision or ("bf16" if kind == "cuda" else "float32")
     options.steps = options.steps or (10 if kind == "cuda" else 2)
-    if options.attention:
-        flash = options.attention == "flash"
-        torch.backends.cuda.enable_flash_sdp(flash)
-        torch.backends.cuda.enable_cudnn_sdp(not flash)
-        torch.backends.cuda.enable_mem_efficient_sdp(False)
-    gradients.BY_HAND = not options.autograd
-    torch._inductor.config.max_autotune_gemm = options.autotune
     print(header())
     where = torch.cuda.get_device_name() if kind == "cuda" else "cpu"
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {where}")
@@ -287,8 +249,7 @@ def main() -> None:
     titles = f"{'ms/step':>9} {'M tokens/s':>10} {'speed-up':>8} {'TFLOP/s':>8} {'share':>7}"
     print(f"{'n':>5} {'tokens':>8} {'':>10} {titles}")
     for case in options.cases.split(","):
-        for number, variant in enumerate(variants(options)):
-            measure(case, rate, options, variant, alone=options.alone or number > 0)
+        measure(case, rate, options)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,10 @@ from statistics import median
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from basegraph.models import loss_kernels
 from basegraph.models import transformer_kernels as steps
+from basegraph.models.attention import attend, attend_backward
 
 WIDTH, FFN, HEADS, VOCABULARY, CONTEXT = 320, 896, 5, 32_000, 1024
 
@@ -107,7 +106,7 @@ def _products(nodes: int, rows: int) -> None:
 
 
 def _vocabulary(rows: int) -> None:
-    """One node's products with the vocabulary, the softmax, and the whole loss of 8 nodes."""
+    """One node's products with the vocabulary, and the softmax between them."""
     x, w, g = _random(rows, WIDTH), _random(VOCABULARY, WIDTH), _random(rows, VOCABULARY)
     count = 2.0 * rows * WIDTH * VOCABULARY
     for what, work in (
@@ -118,40 +117,8 @@ def _vocabulary(rows: int) -> None:
         _line(f"one node's vocabulary, {what}", seconds(work), count, g.nbytes)
     targets = torch.randint(0, VOCABULARY, (rows,), device="cuda")
     losses = torch.empty(rows, device="cuda")
-    for block, warps, strip in (
-        (32768, 32, 0), (8192, 8, 0), (8192, 16, 0), (8192, 8, 8), (8192, 16, 8), (4096, 4, 8),
-        (4096, 8, 8), (2048, 4, 8), (16384, 16, 8), (8192, 8, 16),
-    ):  # fmt: skip
-        g.normal_()
-        spent = seconds(
-            lambda b=block, k=warps, s=strip: loss_kernels.cross_entropy_(
-                g, targets, losses, 1.0, block=b, warps=k, strip=s
-            )
-        )
-        name = f"softmax, block {block}, {warps} warps, strip {strip}"
-        _line(name, spent, 0, 2 * g.nbytes)
-    for some in (256, 512, 768, 1024, 2048, 16384):
-
-        def logits_and_softmax(some: int = some) -> None:
-            for at in range(0, rows, some):
-                mine = slice(at, at + some)
-                torch.mm(x[mine], w.T, out=g[mine])
-                loss_kernels.cross_entropy_(g[mine], targets[mine], losses[mine], 1.0)
-
-        spent = seconds(in_graph(logits_and_softmax))
-        _line(f"logits and softmax, {some} rows at a time", spent, count, 2 * g.nbytes)
-
-
-def in_graph(work: Callable[[], object]) -> Callable[[], object]:
-    """The work as a CUDA graph, which no launch delays."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
+    softmax = seconds(lambda: loss_kernels.cross_entropy_(g, targets, losses, 1.0))
+    _line("one node's vocabulary, softmax", softmax, 0, 2 * g.nbytes)
 
 
 def _steps_between(nodes: int, rows: int) -> None:
@@ -188,44 +155,17 @@ def _steps_between(nodes: int, rows: int) -> None:
             3 * matrix.nbytes,
         ),
     ):
-        for numbers, some in ((2048, 16), (4096, 32), (8192, 64)):
-            steps.NUMBERS, steps.TOKENS = numbers, some
-            size = f"{some} tokens" if "rotation" in name else f"{numbers} numbers"
-            _line(f"{name}, {size}", seconds(work), 0, moved)
-    steps.NUMBERS, steps.TOKENS = 4096, 32
+        _line(name, seconds(work), 0, moved)
 
 
 def _attention(sequences: int) -> None:
-    size = WIDTH // HEADS
-    count = 2.0 * sequences * HEADS * CONTEXT * (CONTEXT + 1) * size
-    for layout in ("heads first", "tokens first"):
-        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
-            if layout == "heads first":
-                q, k, v = (_random(sequences, HEADS, CONTEXT, size) for _ in range(3))
-            else:
-                packed = _random(sequences, CONTEXT, 3, HEADS, size)
-                q, k, v = (part.transpose(1, 2) for part in packed.unbind(2))
-            q, k, v = (part.detach().requires_grad_() for part in (q, k, v))
-            try:
-                with sdpa_kernel(backend):
-                    y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-                    g = torch.randn_like(y)
-                    forward = seconds(
-                        lambda q=q, k=k, v=v: functional.scaled_dot_product_attention(
-                            q, k, v, is_causal=True
-                        )
-                    )
-                    backward = seconds(
-                        lambda y=y, g=g, q=q, k=k, v=v: torch.autograd.grad(
-                            y, (q, k, v), g, retain_graph=True
-                        )
-                    )
-            except RuntimeError as error:
-                print(f"{backend.name}: {str(error).splitlines()[0]}")
-                continue
-            name = f"{backend.name.lower()}, {layout}"
-            _line(f"{name}, forward", forward, count, 4 * q.nbytes)
-            _line(f"{name}, backward", backward, 2.5 * count, 8 * q.nbytes)
+    qkv = _random(sequences, CONTEXT, 3, HEADS, WIDTH // HEADS)
+    attended = attend(qkv)
+    g = torch.randn_like(attended.y)
+    count = 2.0 * sequences * CONTEXT * (CONTEXT + 1) * WIDTH
+    _line("attention, forward", seconds(lambda: attend(qkv)), count, 4 * g.nbytes)
+    spent = seconds(lambda: attend_backward(attended, g))
+    _line("attention, backward", spent, 2.5 * count, 8 * g.nbytes)
 
 
 def print_profile(step: Callable[[], object], top: int) -> None:

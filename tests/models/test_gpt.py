@@ -125,12 +125,10 @@ def test_the_backward_pass_by_hand_is_the_loop_over_nodes(n, chunk):
 
 @needs_triton
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("overlaps", [False, True])
-def test_the_backward_pass_by_hand_with_kernels(dtype, overlaps, monkeypatch):
+def test_the_backward_pass_by_hand_with_kernels(dtype, monkeypatch):
     if DEVICE == "cuda" and dtype == torch.float32:
         pytest.skip("attention on a GPU is in bf16")
     monkeypatch.setattr(gpt_gradients, "_steps_on", lambda device: transformer_kernels)
-    monkeypatch.setattr(gpt_gradients, "OVERLAPS", overlaps)
     module = small(width=48, heads=3, context=16)  # heads of 16
     model = FlatModel(copy.deepcopy(module).to(DEVICE))
     x_nd, tokens, targets = nodes_of(FlatModel(module), 3, torch.float32)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from basegraph.models import kernels, linear_cross_entropy, loss_kernels
+from basegraph.models import kernels, loss_kernels
 from basegraph.models.linear_cross_entropy import mean_losses, pieces, row_losses
 
 needs_triton = pytest.mark.skipif(
@@ -84,9 +84,10 @@ def test_pieces_are_everything_once_and_within_the_limit():
 
 @needs_triton
 @pytest.mark.parametrize("count", [5, 256, 1000])
-@pytest.mark.parametrize(("block", "strip"), [(0, 0), (128, 0), (128, 8)])
+@pytest.mark.parametrize("block", [128, loss_kernels.BLOCK])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_kernel(count, block, strip, dtype):
+def test_kernel(count, block, dtype, monkeypatch):
+    monkeypatch.setattr(loss_kernels, "BLOCK", block)
     draws = torch.Generator().manual_seed(count)
     padded = -(-count // 8) * 8
     whole = (9 * torch.randn(6, padded, generator=draws)).to(DEVICE, dtype)
@@ -99,29 +100,14 @@ def test_kernel(count, block, strip, dtype):
     losses = torch.full((6,), torch.nan, device=DEVICE)
     before = logits.clone()
     close = {"rtol": 1e-6, "atol": 1e-6 * float(before.abs().max())}  # differences of logits
-    loss_kernels.cross_entropy_(logits, targets, losses, None, block=block, strip=strip)
+    loss_kernels.cross_entropy_(logits, targets, losses, None)
     assert torch.allclose(losses.double(), expected, **close)
     assert torch.equal(logits, before)
     losses.fill_(torch.nan)
-    loss_kernels.cross_entropy_(logits, targets, losses, 1 / 3, block=block, strip=strip)
+    loss_kernels.cross_entropy_(logits, targets, losses, 1 / 3)
     assert torch.allclose(losses.double(), expected, **close)
     rounding = torch.finfo(dtype).eps  # the interpreter does not round bf16 to nearest
     if dtype == torch.float32:
         rounding *= float(before.abs().max())  # of the exponents
     assert (logits - slope).norm() < rounding * slope.norm()
     assert torch.equal(whole[:, count:], rest)
-
-
-@needs_triton
-@pytest.mark.parametrize("rows", [0, 1, 3, 5, 8])
-def test_softmax_may_follow_some_rows_at_a_time(rows, monkeypatch):
-    monkeypatch.setattr(linear_cross_entropy, "ROWS_AT_ONCE", rows)
-    hidden, matrix, targets = (part.detach() for part in drawn(2, 5, 6, 11, torch.float32))
-    logits = torch.full((2, 5, 16), torch.nan, device=DEVICE)[..., :11]
-    losses = torch.full((2, 5), torch.nan, device=DEVICE)
-    linear_cross_entropy._by_rows(hidden, matrix, targets, logits, losses, 1.0)
-    at = torch.bmm(hidden.double(), matrix.double().transpose(1, 2)).requires_grad_()
-    expected = functional.cross_entropy(at.transpose(1, 2), targets, reduction="none")
-    (slope,) = torch.autograd.grad(expected.sum(), at)
-    assert torch.allclose(losses.double(), expected, rtol=1e-5)
-    assert (logits - slope).norm() < 1e-5 * slope.norm()

@@ -27,12 +27,9 @@ from torch import Tensor
 
 from basegraph.models import kernels, transformer_kernels, transformer_steps
 from basegraph.models.attention import Attended, attend, attend_backward, backend_of
-from basegraph.models.beside import Beside, Mark
 from basegraph.models.gpt import EPSILON, GPT
 from basegraph.models.linear_cross_entropy import losses_and_gradients, product_into
 
-OVERLAPS = False
-"""Whether a GPU computes weights' gradients beside the rest of the backward pass."""
 Views = dict[str, Tensor]
 """The parameters or gradients of all nodes by their names in the module, (n, *shape)."""
 
@@ -95,10 +92,8 @@ class HandwrittenGPT:
             d_hidden, normal, scale, weight_nw=views["norm.weight"]
         )
         gradients["norm.weight"].copy_(d_weight)
-        beside = Beside(d_x.device, OVERLAPS)
         for name in reversed(names):
-            self._backward(steps, views, gradients, name, kept.pop(), d_x, turn, beside)
-        beside.wait()
+            self._backward(steps, views, gradients, name, kept.pop(), d_x, turn)
         steps.add_rows_(gradients["embedding.weight"], tokens, d_x)
         return losses
 
@@ -134,38 +129,29 @@ class HandwrittenGPT:
         kept: Kept,
         d_x: Tensor,
         turn: tuple[Tensor, Tensor],
-        beside: Beside,
     ) -> None:
         """Turn d_x from the gradient of what the block returns into that of what it was given."""
         n, r, w = d_x.shape
         m = kept.matrices
 
-        def write(layer: str, g_nro: Tensor, x_nri: Tensor, norm: str = "") -> Mark:
+        def write(layer: str, g_nro: Tensor, x_nri: Tensor, norm: str = "") -> None:
             matrix, weight = f"{name}.{layer}.weight", f"{name}.{norm}.weight"
+            product_into(gradients[matrix], g_nro.transpose(1, 2), x_nri)
+            if norm:
+                steps.unfold_(gradients[matrix], views[matrix], views[weight], gradients[weight])
 
-            def work() -> None:
-                product_into(gradients[matrix], g_nro.transpose(1, 2), x_nri)
-                if norm:
-                    steps.unfold_(
-                        gradients[matrix], views[matrix], views[weight], gradients[weight]
-                    )
-
-            return beside.run(work, g_nro, x_nri)
-
-        read = write("down", d_x, kept.activation)
+        write("down", d_x, kept.activation)
         d_gate_up = kept.gate_up
         steps.swiglu_backward_(torch.bmm(d_x, m["down"]), d_gate_up)
         write("gate_up", d_gate_up, kept.second, "ffn_norm")
         d_second = torch.bmm(d_gate_up, m["gate_up"])
-        beside.wait(read)  # before d_x changes
         steps.normalize_backward(d_second, kept.second, kept.second_scale, d_x)
         y = kept.attended.y.view(n, r, w)
-        read = write("out", d_x, y)
+        write("out", d_x, y)
         d_y = torch.bmm(d_x, m["out"]).view(kept.attended.y.shape)
         d_qkv = steps.rotate_back(*attend_backward(kept.attended, d_y), *turn).view(n, r, 3 * w)
         write("qkv", d_qkv, kept.first, "attention_norm")
         d_first = torch.bmm(d_qkv, m["qkv"])
-        beside.wait(read)
         steps.normalize_backward(d_first, kept.first, kept.first_scale, d_x)
 
     def _rounded(self, x: Tensor) -> Tensor:

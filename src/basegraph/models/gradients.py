@@ -20,8 +20,6 @@ from basegraph.models.gpt import GPT, next_token_loss
 from basegraph.models.stacked import StackedNetwork, UnknownLayer
 from basegraph.models.stacked_gpt import StackedGPT
 
-BY_HAND = True
-"""Whether transformers may use the backward pass of `gpt_gradients.py`; benchmarks compare."""
 Loss = Callable[[Tensor, Tensor], Tensor]
 """outputs (B, ...), targets (B, ...) -> one number, a mean over the samples"""
 
@@ -100,7 +98,7 @@ class Gradients:
 
     def by_hand_on(self, device: torch.device) -> bool:
         """Whether the backward pass is not autograd's, so that a compiler has nothing to gain."""
-        if not self.predicts_tokens or self.how == "loop" or not BY_HAND:
+        if not self.predicts_tokens or self.how == "loop":
             return False
         return gpt_gradients.fits(self._gpt.module, device, self.precision)
 
