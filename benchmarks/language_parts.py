@@ -150,6 +150,11 @@ def _steps_between(nodes: int, rows: int) -> None:
         ("SwiGLU, backward", lambda: steps.swiglu_backward_(y, gate_up), 5 * y.nbytes),
         ("embedding, backward", lambda: steps.add_rows_(total, tokens, g), 3 * x.nbytes),
         (
+            "gate and up, folded and rounded",
+            lambda: steps.rounded(matrix, torch.bfloat16, weight),
+            1.5 * matrix.nbytes,
+        ),
+        (
             "gate and up, unfolded",
             lambda: steps.unfold_(matrix, matrix, weight, weight),
             3 * matrix.nbytes,
@@ -197,13 +202,8 @@ def _kind(name: str) -> str:
         "softmax of the loss": ("_whole_kernel", "_pieces_kernel"),
         "attention": ("flash", "fmha", "cudnn", "attention"),
         "products": ("gemm", "cutlass", "nvjet", "cublas", "triton_tem", "splitK"),
-        "steps between products": (
-            "_normalize_",
-            "_rotate_",
-            "_swiglu_",
-            "_add_rows_",
-            "_unfold_",
-        ),
+        "steps between products": ("_normalize_", "_rotate_", "_swiglu_", "_add_rows_"),
+        "weights rounded, their gradients unfolded": ("_round_", "_unfold_"),
         "compiled elementwise and reductions": ("triton_",),
         "copies": ("Memcpy", "Memset", "copy"),
     }.items():

@@ -131,6 +131,17 @@ def test_rows_are_added_where_tokens_say(steps, dtype):
 
 
 @either
+@pytest.mark.parametrize(("n", "o", "w"), [(2, 9, 5), (3, 33, 320)])
+def test_matrices_are_rounded_for_products(steps, dtype, n, o, w):
+    matrix, weight = strided(n, o, w, dtype=wide(dtype)), drawn(n, 2 * w, dtype=wide(dtype))[:, w:]
+    for factor in (None, weight):
+        ours = steps.rounded(matrix, dtype, factor)
+        assert ours.dtype == dtype
+        assert ours.is_contiguous()
+        require_close(ours, matrix if factor is None else matrix * factor[:, None], dtype)
+
+
+@either
 @pytest.mark.parametrize(("n", "o", "w"), [(2, 9, 5), (1, 40, 320)])
 def test_a_folded_matrix_gives_the_gradients_of_both(steps, dtype, n, o, w):
     dtype = wide(dtype)

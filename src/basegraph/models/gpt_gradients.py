@@ -78,7 +78,7 @@ class HandwrittenGPT:
         steps = _steps_on(tokens_nbt.device)
         tokens = tokens_nbt.flatten(1).contiguous()
         turn = self.module.cos[:t], self.module.sin[:t]
-        matrix = self._rounded(views["embedding.weight"])
+        matrix = steps.rounded(views["embedding.weight"], self.dtype)
         first_rows = torch.arange(n, device=tokens.device)[:, None] * matrix.shape[1]
         x = matrix.flatten(0, 1).index_select(0, (tokens + first_rows).flatten()).view(n, b * t, -1)
         names = [f"blocks.{number}" for number in range(len(self.module.blocks))]
@@ -102,11 +102,15 @@ class HandwrittenGPT:
     ) -> Kept:
         """Add attention and the feed-forward network to x (n, r, w), in place."""
         n, r, w = x.shape
+        norms = {
+            "qkv": views[f"{name}.attention_norm.weight"],
+            "out": None,
+            "gate_up": views[f"{name}.ffn_norm.weight"],
+            "down": None,
+        }
         m = {
-            "qkv": self._folded(views, f"{name}.qkv", f"{name}.attention_norm"),
-            "out": self._rounded(views[f"{name}.out.weight"]),
-            "gate_up": self._folded(views, f"{name}.gate_up", f"{name}.ffn_norm"),
-            "down": self._rounded(views[f"{name}.down.weight"]),
+            layer: steps.rounded(views[f"{name}.{layer}.weight"], self.dtype, norm)
+            for layer, norm in norms.items()
         }
         first, first_scale, _ = steps.normalize(x, EPSILON)
         qkv = torch.bmm(first, m["qkv"].transpose(1, 2))
@@ -153,15 +157,6 @@ class HandwrittenGPT:
         write("qkv", d_qkv, kept.first, "attention_norm")
         d_first = torch.bmm(d_qkv, m["qkv"])
         steps.normalize_backward(d_first, kept.first, kept.first_scale, d_x)
-
-    def _rounded(self, x: Tensor) -> Tensor:
-        return x.to(self.dtype, memory_format=torch.contiguous_format)
-
-    def _folded(self, views: Views, layer: str, norm: str) -> Tensor:
-        matrix, weight = views[f"{layer}.weight"], views[f"{norm}.weight"]
-        return torch.mul(
-            matrix, weight[:, None], out=matrix.new_empty(matrix.shape, dtype=self.dtype)
-        )
 
 
 def _steps_on(device: torch.device) -> Any:

@@ -1,7 +1,7 @@
 """Triton kernels for what a transformer does between its products, forward and backward.
 
 The functions are those of `transformer_steps.py`; here each passes through memory once, in the
-type of the products, and computes in float32. A program works on some whole rows. Sums over all
+type of the products, and computes in float32. Most programs work on some whole rows. Sums over all
 rows of a node (gradients of norms' weights) are left by each program for its own rows and added up
 by torch.
 
@@ -142,6 +142,19 @@ if AVAILABLE:
         tl.atomic_add(at, value.to(total.dtype.element_ty), mask=inside, sem="relaxed")
 
     @triton.jit
+    def _round_kernel(
+        matrix, weight, y, count, m_stride, w_stride,
+        FOLD: tl.constexpr, COUNT: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+        node = tl.program_id(1).to(tl.int64)
+        inside = at < count
+        value = tl.load(matrix + node * m_stride + at, mask=inside, other=0.0)
+        if FOLD:
+            value *= tl.load(weight + node * w_stride + at % COUNT, mask=inside, other=0.0)
+        tl.store(y + node * count + at, value.to(y.dtype.element_ty), mask=inside)
+
+    @triton.jit
     def _unfold_kernel(
         g, matrix, weight, parts, rows, g_stride, m_stride, w_stride,
         COUNT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
@@ -264,6 +277,18 @@ def add_rows_(total_nvw: Tensor, tokens_nr: Tensor, rows_nrw: Tensor) -> None:
     _add_rows_kernel[(triton.cdiv(r, sizes["ROWS"]), n)](
         total_nvw, tokens_nr, rows_nrw, r, total_nvw.stride(0), **sizes
     )
+
+
+def rounded(matrix_now: Tensor, dtype: torch.dtype, weight_nw: Tensor | None = None) -> Tensor:
+    """The matrix M, or M·diag(weight), in the type of the products, one node after another."""
+    n, o, w = matrix_now.shape
+    y = matrix_now.new_empty(n, o, w, dtype=dtype)
+    weight = matrix_now if weight_nw is None else weight_nw
+    _round_kernel[(triton.cdiv(o * w, NUMBERS), n)](
+        matrix_now, weight, y, o * w, matrix_now.stride(0), weight.stride(0),
+        FOLD=weight_nw is not None, COUNT=w, BLOCK=NUMBERS, num_warps=4,
+    )  # fmt: skip
+    return y
 
 
 def unfold_(g_now: Tensor, matrix_now: Tensor, weight_nw: Tensor, d_weight_nw: Tensor) -> None:

@@ -84,6 +84,12 @@ def add_rows_(total_nvw: Tensor, tokens_nr: Tensor, rows_nrw: Tensor) -> None:
         total.index_add_(0, tokens, rows.to(total.dtype))
 
 
+def rounded(matrix_now: Tensor, dtype: torch.dtype, weight_nw: Tensor | None = None) -> Tensor:
+    """The matrix M, or M·diag(weight), in the type of the products, one node after another."""
+    folded = matrix_now if weight_nw is None else matrix_now * weight_nw[:, None]
+    return folded.to(dtype).contiguous()
+
+
 def unfold_(g_now: Tensor, matrix_now: Tensor, weight_nw: Tensor, d_weight_nw: Tensor) -> None:
     """Of a matrix M·diag(weight), turn the gradient into M's in place, and write the weight's."""
     torch.sum(g_now * matrix_now, dim=1, out=d_weight_nw)
