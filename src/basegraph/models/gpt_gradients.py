@@ -14,6 +14,25 @@
 The arithmetic between products is `transformer_kernels.py` on a GPU and `transformer_steps.py`
 elsewhere, where it serves to test this file.
 
+Where the time of a captured step went on an H200 (torch 2.11): 8 nodes, 131,072 tokens, `gpt-20m`,
+`adamw` over `base:k=1`, one step under torch's profiler.
+
+| | ms | |
+| --- | --- | --- |
+| products | 25.0 | 16.1 TFLOP, 640 TFLOP/s; a large product reaches 790 |
+| attention by cuDNN | 9.2 | 2.1 TFLOP; 1.3 ms of it prepares and rounds gradients |
+| steps between products | 7.9 | SwiGLU 3.5, norms 2.2, rotations 1.9, others 0.3 |
+| softmax of the loss | 5.4 | 16.8 GB at 3.1 TB/s; a copy reaches 4.25 |
+| update and mixing | 1.5 | ten passes over the parameters |
+| rounding weights, sums, copies | 1.0 | |
+| together | 50.0 | |
+
+Steps in a row take 53.0 ms each, 2.47 million tokens per second. The aim was 2.6 million, 50.4 ms.
+Why steps in a row are slower than the sum of one step's kernels is not known: pauses between 413
+kernels, or lower clocks under load. Rounding by kernels of our own (0.65 ms before) and the softmax
+in larger pieces came after this profile. Not kept, as the step took as long or longer: gradients of
+weights on a second stream (53.1 ms), and a softmax after every 512 or 1024 rows (54.1 ms).
+
 Shape legend: n nodes, b sequences of a node, t tokens of each, r = b·t rows of a node, w width,
 h heads of size s, f feed-forward width, v vocabulary.
 """
