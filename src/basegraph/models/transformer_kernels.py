@@ -212,9 +212,7 @@ def normalize_backward(
     sizes = _blocks(w)
     programs = triton.cdiv(r, sizes["ROWS"])
     d_x = torch.empty_like(g_nrw) if onto_nrw is None else onto_nrw
-    parts = scale_nr
-    if weight_nw is not None:
-        parts = scale_nr.new_empty(n, programs, w)
+    parts = scale_nr if weight_nw is None else scale_nr.new_empty(n, programs, w)
     weight = scale_nr if weight_nw is None else weight_nw
     _normalize_backward_kernel[(programs, n)](
         g_nrw, normal_nrw, scale_nr, d_x, weight, d_x, parts, r, weight.stride(0),
