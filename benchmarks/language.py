@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import argparse
 import copy
+import gc
 import time
 from collections.abc import Callable
 from statistics import median
 
 import numpy as np
 import torch
-import torch._inductor.config
 from language_parts import copy_rate, measure_parts, print_profile, product_rate
 from provenance import header
 from torch import Tensor, nn
@@ -129,6 +129,7 @@ def measure(case: str, rate: float, options: argparse.Namespace) -> None:
     tokens = nodes * batch * context
     data = random_text(STEPS * nodes * batch, context, shape.vocabulary, seed=int(time.time()))
     if cuda:
+        gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
@@ -187,9 +188,16 @@ def check(options: argparse.Namespace) -> None:
         form = Gradients(model, next_token_loss, precision=precision)
         with products_in(precision):
             for name, losses in (("", form.losses), (" compiled", Compiled(form.losses))):
-                _, gradients = gradients_of(lambda x, f=losses: f(x, tokens, targets), x_nd)
-                error = float((gradients - expected).norm() / expected.norm())
-                print(f"error of the gradients, {precision}{name}: {error:.1e}", flush=True)
+                _, slopes = gradients_of(lambda x, f=losses: f(x, tokens, targets), x_nd)
+                print_error(f"{precision}{name}", slopes, expected)
+            if form.by_hand_on(device):
+                _, slopes = form(x_nd, tokens, targets)
+                print_error(f"{precision} by hand", slopes, expected)
+
+
+def print_error(name: str, slopes: Tensor, expected: Tensor) -> None:
+    error = float((slopes - expected).norm() / expected.norm())
+    print(f"error of the gradients, {name}: {error:.1e}", flush=True)
 
 
 def synchronize(cuda: bool) -> None:
@@ -217,8 +225,6 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=5)
     parser.add_argument("--steps", type=int, default=0, help="of a block; 10 on a GPU")
     parser.add_argument("--alone", action="store_true", help="without the loop over nodes")
-    parser.add_argument("--attention", choices=("flash", "cudnn"), help="torch's own if left out")
-    parser.add_argument("--autotune", action="store_true", help="let the compiler try products")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--profile", action="store_true")
@@ -229,12 +235,6 @@ def main() -> None:
     options.cases = options.cases or CASES[kind]
     options.precision = options.precision or ("bf16" if kind == "cuda" else "float32")
     options.steps = options.steps or (10 if kind == "cuda" else 2)
-    if options.attention:
-        flash = options.attention == "flash"
-        torch.backends.cuda.enable_flash_sdp(flash)
-        torch.backends.cuda.enable_cudnn_sdp(not flash)
-        torch.backends.cuda.enable_mem_efficient_sdp(False)
-    torch._inductor.config.max_autotune_gemm = options.autotune
     print(header())
     where = torch.cuda.get_device_name() if kind == "cuda" else "cpu"
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {where}")

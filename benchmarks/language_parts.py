@@ -12,11 +12,10 @@ from statistics import median
 
 import torch
 from torch import Tensor
-from torch.nn import functional
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from basegraph.models import loss_kernels
-from basegraph.models.linear_cross_entropy import mean_losses
+from basegraph.models import transformer_kernels as steps
+from basegraph.models.attention import attend, attend_backward
 
 WIDTH, FFN, HEADS, VOCABULARY, CONTEXT = 320, 896, 5, 32_000, 1024
 
@@ -72,6 +71,7 @@ def measure_parts() -> None:
     rows = 16 * CONTEXT
     _products(8, rows)
     _vocabulary(rows)
+    _steps_between(8, rows)
     _attention(8 * 16)
 
 
@@ -106,7 +106,7 @@ def _products(nodes: int, rows: int) -> None:
 
 
 def _vocabulary(rows: int) -> None:
-    """One node's products with the vocabulary, the softmax, and the whole loss of 8 nodes."""
+    """One node's products with the vocabulary, and the softmax between them."""
     x, w, g = _random(rows, WIDTH), _random(VOCABULARY, WIDTH), _random(rows, VOCABULARY)
     count = 2.0 * rows * WIDTH * VOCABULARY
     for what, work in (
@@ -117,55 +117,60 @@ def _vocabulary(rows: int) -> None:
         _line(f"one node's vocabulary, {what}", seconds(work), count, g.nbytes)
     targets = torch.randint(0, VOCABULARY, (rows,), device="cuda")
     losses = torch.empty(rows, device="cuda")
-    for block, warps in (
-        (32768, 8), (32768, 16), (32768, 32), (2048, 4), (4096, 4), (4096, 8), (8192, 8),
-        (8192, 16), (16384, 16),
-    ):  # fmt: skip
-        g.normal_()
-        spent = seconds(
-            lambda b=block, k=warps: loss_kernels.cross_entropy_(
-                g, targets, losses, 1.0, block=b, warps=k
-            )
-        )
-        _line(f"softmax and gradient, block {block}, {warps} warps", spent, 0, 2 * g.nbytes)
-    x, w = _random(8, rows, WIDTH), _random(8, VOCABULARY, WIDTH)
-    targets = torch.randint(0, VOCABULARY, (8, rows), device="cuda")
-    for power in (25, 26, 27, 28, 29, 30, 31):
-        spent = seconds(lambda p=power: mean_losses(x, w, targets, 2**p), 5)
-        _line(f"whole loss, 2^{power} logits at a time", spent, 3 * 8 * count, 0)
+    softmax = seconds(lambda: loss_kernels.cross_entropy_(g, targets, losses, 1.0))
+    _line("one node's vocabulary, softmax", softmax, 0, 2 * g.nbytes)
+
+
+def _steps_between(nodes: int, rows: int) -> None:
+    """What is done between products, once each; bytes are those that must be read and written."""
+    x, g, gate_up = (_random(nodes, rows, size) for size in (WIDTH, WIDTH, 2 * FFN))
+    qkv = _random(nodes * rows // CONTEXT, CONTEXT, 3, HEADS, WIDTH // HEADS)
+    d_q, d_k, d_v = (part.contiguous().transpose(1, 2) for part in qkv.unbind(2))
+    turn = [torch.rand(CONTEXT, WIDTH // HEADS // 2, device="cuda") for _ in range(2)]
+    normal, scale, _ = steps.normalize(x, 1e-5)
+    y = steps.swiglu(gate_up)
+    total = torch.zeros(nodes, VOCABULARY, WIDTH, device="cuda")
+    tokens = torch.randint(0, VOCABULARY, (nodes, rows), device="cuda")
+    matrix = torch.randn(nodes, 2 * FFN, WIDTH, device="cuda")
+    weight = torch.randn(nodes, WIDTH, device="cuda")
+    for name, work, moved in (
+        ("norm, forward", lambda: steps.normalize(x, 1e-5), 2 * x.nbytes),
+        (
+            "norm, backward",
+            lambda: steps.normalize_backward(g, normal, scale, x),
+            4 * x.nbytes,
+        ),
+        ("rotation, forward", lambda: steps.rotate_(qkv, *turn), 4 * x.nbytes),
+        (
+            "rotation, backward",
+            lambda: steps.rotate_back(d_q, d_k, d_v, *turn),
+            6 * x.nbytes,
+        ),
+        ("SwiGLU, forward", lambda: steps.swiglu(gate_up), 3 * y.nbytes),
+        ("SwiGLU, backward", lambda: steps.swiglu_backward_(y, gate_up), 5 * y.nbytes),
+        ("embedding, backward", lambda: steps.add_rows_(total, tokens, g), 3 * x.nbytes),
+        (
+            "gate and up, folded and rounded",
+            lambda: steps.rounded(matrix, torch.bfloat16, weight),
+            1.5 * matrix.nbytes,
+        ),
+        (
+            "gate and up, unfolded",
+            lambda: steps.unfold_(matrix, matrix, weight, weight),
+            3 * matrix.nbytes,
+        ),
+    ):
+        _line(name, seconds(work), 0, moved)
 
 
 def _attention(sequences: int) -> None:
-    size = WIDTH // HEADS
-    count = 2.0 * sequences * HEADS * CONTEXT * (CONTEXT + 1) * size
-    for layout in ("heads first", "tokens first"):
-        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
-            if layout == "heads first":
-                q, k, v = (_random(sequences, HEADS, CONTEXT, size) for _ in range(3))
-            else:
-                packed = _random(sequences, CONTEXT, 3, HEADS, size)
-                q, k, v = (part.transpose(1, 2) for part in packed.unbind(2))
-            q, k, v = (part.detach().requires_grad_() for part in (q, k, v))
-            try:
-                with sdpa_kernel(backend):
-                    y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-                    g = torch.randn_like(y)
-                    forward = seconds(
-                        lambda q=q, k=k, v=v: functional.scaled_dot_product_attention(
-                            q, k, v, is_causal=True
-                        )
-                    )
-                    backward = seconds(
-                        lambda y=y, g=g, q=q, k=k, v=v: torch.autograd.grad(
-                            y, (q, k, v), g, retain_graph=True
-                        )
-                    )
-            except RuntimeError as error:
-                print(f"{backend.name}: {str(error).splitlines()[0]}")
-                continue
-            name = f"{backend.name.lower()}, {layout}"
-            _line(f"{name}, forward", forward, count, 4 * q.nbytes)
-            _line(f"{name}, backward", backward, 2.5 * count, 8 * q.nbytes)
+    qkv = _random(sequences, CONTEXT, 3, HEADS, WIDTH // HEADS)
+    attended = attend(qkv)
+    g = torch.randn_like(attended.y)
+    count = 2.0 * sequences * CONTEXT * (CONTEXT + 1) * WIDTH
+    _line("attention, forward", seconds(lambda: attend(qkv)), count, 4 * g.nbytes)
+    spent = seconds(lambda: attend_backward(attended, g))
+    _line("attention, backward", spent, 2.5 * count, 8 * g.nbytes)
 
 
 def print_profile(step: Callable[[], object], top: int) -> None:
@@ -197,6 +202,8 @@ def _kind(name: str) -> str:
         "softmax of the loss": ("_whole_kernel", "_pieces_kernel"),
         "attention": ("flash", "fmha", "cudnn", "attention"),
         "products": ("gemm", "cutlass", "nvjet", "cublas", "triton_tem", "splitK"),
+        "steps between products": ("_normalize_", "_rotate_", "_swiglu_", "_add_rows_"),
+        "weights rounded, their gradients unfolded": ("_round_", "_unfold_"),
         "compiled elementwise and reductions": ("triton_",),
         "copies": ("Memcpy", "Memset", "copy"),
     }.items():

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import os
 
 import pytest
 import torch
 
 import basegraph as bg
-from basegraph.models.flat import FlatModel
+from basegraph.models import gpt_gradients, kernels, transformer_kernels
+from basegraph.models.flat import FlatModel, aligned
 from basegraph.models.gpt import GPT, next_token_loss, rotate
+from basegraph.models.gpt_gradients import HandwrittenGPT
 from basegraph.models.gradients import Gradients
 from basegraph.models.networks import build, context_of
 from basegraph.models.stacked_gpt import StackedGPT
+
+needs_triton = pytest.mark.skipif(
+    not kernels.AVAILABLE
+    or not (torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"),
+    reason="no Triton, or neither a GPU nor TRITON_INTERPRET=1: its kernels are not tested",
+)
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def small(**sizes):
@@ -96,6 +107,39 @@ def test_bf16_rounds_products_and_nothing_else():
     assert losses.dtype == gradients.dtype == torch.float32
     assert torch.allclose(losses, expected, rtol=0.01)
     assert 1e-4 < (gradients - reference).norm() / reference.norm() < 0.03
+
+
+@pytest.mark.parametrize("n", [1, 3, 12])
+@pytest.mark.parametrize("chunk", [0, 37 * 10])
+def test_the_backward_pass_by_hand_is_the_loop_over_nodes(n, chunk):
+    model = FlatModel(small().double())
+    x_nd, tokens, targets = nodes_of(model, n, torch.float64)
+    expected, reference = Gradients(model, next_token_loss, "loop")(x_nd, tokens, targets)
+    gradients = torch.full_like(aligned(x_nd), torch.nan)
+    form = HandwrittenGPT(model.module, torch.float64, chunk)
+    views, slopes = model.stacked_views(x_nd), model.stacked_views(gradients)
+    losses = form(views, tokens, targets, slopes)
+    assert torch.allclose(losses, expected, rtol=1e-14)
+    assert (gradients - reference).norm() < 1e-14 * reference.norm()
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_backward_pass_by_hand_with_kernels(dtype, monkeypatch):
+    if DEVICE == "cuda" and dtype == torch.float32:
+        pytest.skip("attention on a GPU is in bf16")
+    monkeypatch.setattr(gpt_gradients, "_steps_on", lambda device: transformer_kernels)
+    module = small(width=48, heads=3, context=16)  # heads of 16
+    model = FlatModel(copy.deepcopy(module).to(DEVICE))
+    x_nd, tokens, targets = nodes_of(FlatModel(module), 3, torch.float32)
+    truth = FlatModel(module.double())
+    _, reference = Gradients(truth, next_token_loss, "loop")(x_nd.double(), tokens, targets)
+    x_nd, tokens, targets = (part.to(DEVICE) for part in (x_nd, tokens, targets))
+    gradients = torch.full_like(aligned(x_nd), torch.nan)
+    form = HandwrittenGPT(model.module, dtype)
+    form(model.stacked_views(x_nd), tokens, targets, model.stacked_views(gradients))
+    error = (gradients.cpu() - reference).norm() / reference.norm()
+    assert error < (1e-5 if dtype == torch.float32 else 0.03)
 
 
 def test_another_loss_is_computed_from_the_logits():

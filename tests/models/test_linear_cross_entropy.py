@@ -84,9 +84,10 @@ def test_pieces_are_everything_once_and_within_the_limit():
 
 @needs_triton
 @pytest.mark.parametrize("count", [5, 256, 1000])
-@pytest.mark.parametrize("block", [0, 128])
+@pytest.mark.parametrize("block", [128, loss_kernels.BLOCK])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_kernel(count, block, dtype):
+def test_kernel(count, block, dtype, monkeypatch):
+    monkeypatch.setattr(loss_kernels, "BLOCK", block)
     draws = torch.Generator().manual_seed(count)
     padded = -(-count // 8) * 8
     whole = (9 * torch.randn(6, padded, generator=draws)).to(DEVICE, dtype)
@@ -99,11 +100,11 @@ def test_kernel(count, block, dtype):
     losses = torch.full((6,), torch.nan, device=DEVICE)
     before = logits.clone()
     close = {"rtol": 1e-6, "atol": 1e-6 * float(before.abs().max())}  # differences of logits
-    loss_kernels.cross_entropy_(logits, targets, losses, None, block=block)
+    loss_kernels.cross_entropy_(logits, targets, losses, None)
     assert torch.allclose(losses.double(), expected, **close)
     assert torch.equal(logits, before)
     losses.fill_(torch.nan)
-    loss_kernels.cross_entropy_(logits, targets, losses, 1 / 3, block=block)
+    loss_kernels.cross_entropy_(logits, targets, losses, 1 / 3)
     assert torch.allclose(losses.double(), expected, **close)
     rounding = torch.finfo(dtype).eps  # the interpreter does not round bf16 to nearest
     if dtype == torch.float32:

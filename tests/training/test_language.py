@@ -100,6 +100,22 @@ def test_tokens_that_a_model_does_not_have_are_refused(tmp_path):
         bg.train(CONFIG, tmp_path / "run", dataset=counting(), module=module)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "windows", "measured"), [(8, 16, 16.9), (8, 4, 9.9), (25, 5, 30.4)]
+)
+def test_memory_on_a_gpu_is_hardly_overestimated(nodes, windows, measured, monkeypatch):
+    """GiB at the peak as measured on an H200, of windows of 1024 tokens."""
+    monkeypatch.setattr(memory, "by_hand", lambda module, device, precision: True)
+    config = bg.RunConfig(
+        nodes=nodes, batch=windows, model="gpt-20m", algorithm="adamw", precision="bf16"
+    )
+    some = np.zeros((1, 1024), dtype=np.int64)
+    data = bg.Dataset("zeros", bg.Split(some, some), bg.Split(some, some), vocabulary=32_000)
+    model = bg.models.FlatModel(build_model(config, data))
+    need = memory.bytes_of_run(config, model, data, torch.device("cuda"))
+    assert measured < need / 2**30 < 1.1 * measured
+
+
 def test_memory_is_estimated_before_it_is_taken(tmp_path, monkeypatch):
     """Of the loss not all logits are counted, but a chunk of them."""
     data = counting()

@@ -92,11 +92,12 @@ class Method:
 
         """
         step = self.step if mix is not None or self.local_step is None else self.local_step
+        mix = identity if mix is None else mix  # not `or`: compilers ask what a lambda's truth is
         if self.decoupled_decay:
-            return step(x, grad, state, lr, mix or identity, decay)
+            return step(x, grad, state, lr, mix, decay)
         if not isinstance(decay, float) or decay:
             grad = grad + decay * self.gradient_point(x, state)
-        return step(x, grad, state, lr, mix or identity)
+        return step(x, grad, state, lr, mix)
 
 
 def damped(mix: Mix, share: float) -> Mix:

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from basegraph.errors import InvalidArgument
-from basegraph.models.flat import FlatModel
+from basegraph.models import gpt_gradients
+from basegraph.models.flat import FlatModel, aligned
 from basegraph.models.gpt import GPT, next_token_loss
 from basegraph.models.stacked import StackedNetwork, UnknownLayer
 from basegraph.models.stacked_gpt import StackedGPT
@@ -83,6 +84,8 @@ class Gradients:
         """(losses, gradients) at x_nd; the loop writes the gradients into `out` if it is given."""
         if self.loops_on(x_nd.device):
             return self._loop(x_nd, samples, labels, torch.empty_like(x_nd) if out is None else out)
+        if self.by_hand_on(x_nd.device):
+            return self._by_hand(x_nd, samples, labels)
         with products_in(self.precision):
             return gradients_of(lambda x_nd: self.losses(x_nd, samples, labels), x_nd)
 
@@ -92,6 +95,18 @@ class Gradients:
             return self.how == "loop"
         quicker = device.type == "cpu" and self.model.has_convolutions
         return quicker and self.precision != "bf16"
+
+    def by_hand_on(self, device: torch.device) -> bool:
+        """Whether the backward pass is not autograd's, so that a compiler has nothing to gain."""
+        if not self.predicts_tokens or self.how == "loop":
+            return False
+        return gpt_gradients.fits(self._gpt.module, device, self.precision)
+
+    def _by_hand(self, x_nd: Tensor, samples: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        gradients = aligned(x_nd)
+        form = gpt_gradients.HandwrittenGPT(self._gpt.module, torch.bfloat16)
+        views, slopes = (self.model.stacked_views(v) for v in (x_nd.detach(), gradients))
+        return form(views, samples, labels, slopes), gradients
 
     def outputs(self, x_nd: Tensor, samples: Tensor) -> Tensor:
         """The outputs (n, B, ...) of all nodes for their samples (n, B, ...)."""

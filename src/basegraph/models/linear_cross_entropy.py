@@ -9,12 +9,11 @@ torch.nn.functional.linear_cross_entropy (torch 2.13) does as much for one matri
 has its own, and the pieces are whole nodes where they fit: their matrix's gradient is then written
 once and never added to.
 
-What a piece costs on an H200, for 131,072 tokens of 8 nodes, width 320, in bf16: three products of
-2.7 TFLOP each, about 13 ms at 600 TFLOP/s; 8.4 GB of logits written by the first, read and written
-by the softmax (4 ms at 4.3 TB/s) and read by the other two, which is hidden behind their
-arithmetic. Pieces that fit into the cache of 50 MB would be 512 rows of one node: the product with
-512 × 320 results no longer fills the device, and the matrix's gradient would be read and written 32
-times as often.
+On an H200, for 131,072 tokens of 8 nodes, width 320, in bf16, the three products take 12.2 ms (660
+TFLOP/s on average) and the softmax between them 5.2 ms: it reads and writes 8.4 GB of logits once
+each, at 3.25 TB/s. Pieces that fit into the cache of 50 MB, 512 rows of one node, let the softmax
+find its logits there, but make the products so much slower that the step took 54.1 instead of 53.0
+ms.
 
 Shape legend: n nodes, r rows (tokens of a node), w width, v vocabulary.
 """
@@ -22,6 +21,7 @@ Shape legend: n nodes, r rows (tokens of a node), w width, v vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -85,6 +85,10 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
+def _empty_losses(hidden_nrw: Tensor) -> Tensor:
+    return hidden_nrw.new_empty(hidden_nrw.shape[:2], dtype=_wide(hidden_nrw.dtype))
+
+
 def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
     """Batched, or a plain product where there is one node, for which libraries are quicker."""
     if len(a) == 1:
@@ -94,9 +98,14 @@ def _product(a: Tensor, b: Tensor, out: Tensor) -> None:
 
 
 def _walk(
-    hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int, scale: float | None
-) -> Iterator[tuple[slice, slice, Tensor, Tensor]]:
-    """(nodes, rows, logits or their gradient, losses) of one piece after another."""
+    hidden: Tensor,
+    matrix: Tensor,
+    targets: Tensor,
+    chunk: int,
+    losses_nr: Tensor,
+    scale: float | None = None,
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """(nodes, rows, logits or their gradient) of one piece after another; writes the losses."""
     nodes, rows, vocabulary = *hidden.shape[:2], matrix.shape[1]
     chunk = chunk or (CHUNK_ON_GPU if hidden.is_cuda else CHUNK_ON_CPU)
     cut = list(pieces(nodes, rows, vocabulary, chunk))
@@ -108,15 +117,14 @@ def _walk(
         count = shape[0] * shape[1]
         logits_nrp = buffer[: count * padded].view(*shape, padded)
         logits = logits_nrp[..., :vocabulary]
+        losses, right = losses_nr[n, r], targets[n, r]
         _product(hidden[n, r], matrix[n].transpose(1, 2), logits)
-        losses = hidden.new_empty(shape, dtype=_wide(hidden.dtype))
-        right = targets[n, r].contiguous()
         if hidden.is_cuda and kernels.AVAILABLE and losses.dtype == torch.float32:
             flat = logits_nrp.view(count, padded)[:, :vocabulary]
-            loss_kernels.cross_entropy_(flat, right.view(-1), losses.view(-1), scale)
+            loss_kernels.cross_entropy_(flat, right.reshape(-1), losses.view(-1), scale)
         else:
             _cross_entropy_(logits, right, losses, scale)
-        yield n, r, logits, losses
+        yield n, r, logits
 
 
 def _cross_entropy_(logits: Tensor, targets: Tensor, losses: Tensor, scale: float | None) -> None:
@@ -131,26 +139,68 @@ def _cross_entropy_(logits: Tensor, targets: Tensor, losses: Tensor, scale: floa
         logits.copy_(share.mul_(scale))
 
 
+def losses_and_gradients(
+    hidden_nrw: Tensor, matrix_nvw: Tensor, targets_nr: Tensor, chunk: int, d_matrix_nvw: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(losses (n,), d_hidden); the matrix's gradient is written in its own type, maybe wider."""
+    rows = hidden_nrw.shape[1]
+    losses = _empty_losses(hidden_nrw)
+    d_hidden = torch.empty_like(hidden_nrw)
+    for n, r, g in _walk(hidden_nrw, matrix_nvw, targets_nr, chunk, losses, 1.0 / rows):
+        _product(g, matrix_nvw[n], d_hidden[n, r])
+        into = d_matrix_nvw[n]
+        if r.start:
+            into = torch.empty_like(into)
+        product_into(into, g.transpose(1, 2), hidden_nrw[n, r])
+        if r.start:
+            d_matrix_nvw[n] += into
+    return losses.mean(dim=1), d_hidden
+
+
+def product_into(out: Tensor, a: Tensor, b: Tensor) -> None:
+    """A batched product written in the type of `out`, which may be wider than that of a and b."""
+    if a.dtype == out.dtype:
+        _product(a, b, out)
+    elif not (a.is_cuda and _writes_wider(a.dtype, out.dtype, a.device)):
+        out.copy_(torch.bmm(a, b))
+    elif len(a) == 1:
+        torch.mm(a[0], b[0], out_dtype=out.dtype, out=out[0])
+    else:
+        torch.bmm(a, b, out_dtype=out.dtype, out=out)
+
+
+@lru_cache(maxsize=16)
+def _writes_wider(dtype: torch.dtype, wider: torch.dtype, device: torch.device) -> bool:
+    """Whether this torch has products whose results are wider than their factors."""
+    ones = torch.ones(2, 16, 16, dtype=dtype, device=device)
+    out = torch.zeros(2, 512, dtype=wider, device=device)[:, :256].view(2, 16, 16)
+    try:
+        torch.bmm(ones, ones, out_dtype=wider, out=out)
+        torch.mm(ones[0], ones[0], out_dtype=wider, out=out[0])
+    except (RuntimeError, TypeError, NotImplementedError):
+        return False
+    return bool((out == 16).all())
+
+
 @torch.library.custom_op("basegraph::linear_cross_entropy", mutates_args=())
 def _with_gradients(
     hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(losses (n,), d_hidden, d_matrix)."""
     rows, vocabulary = hidden.shape[1], matrix.shape[1]
-    losses = hidden.new_zeros(len(hidden), dtype=_wide(hidden.dtype))
+    losses = _empty_losses(hidden)
     d_hidden, d_matrix = torch.empty_like(hidden), torch.empty_like(matrix)
     most = chunk or (CHUNK_ON_GPU if hidden.is_cuda else CHUNK_ON_CPU)
     once = rows * vocabulary <= most
     total = None if once else torch.zeros_like(matrix, dtype=_wide(matrix.dtype))
-    for n, r, gradient, values in _walk(hidden, matrix, targets, chunk, 1.0 / rows):
-        losses[n] += values.sum(dim=1) / rows
+    for n, r, gradient in _walk(hidden, matrix, targets, chunk, losses, 1.0 / rows):
         _product(gradient, matrix[n], d_hidden[n, r])
         _product(gradient.transpose(1, 2), hidden[n, r], d_matrix[n])
         if total is not None:
             total[n] += d_matrix[n]
     if total is not None:
         d_matrix.copy_(total)
-    return losses, d_hidden, d_matrix
+    return losses.mean(dim=1), d_hidden, d_matrix
 
 
 @_with_gradients.register_fake
@@ -174,12 +224,12 @@ _with_gradients.register_autograd(_backward, setup_context=_keep)
 
 @torch.library.custom_op("basegraph::row_cross_entropy", mutates_args=())
 def _without_gradients(hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int) -> Tensor:
-    losses = hidden.new_empty(hidden.shape[:2], dtype=_wide(hidden.dtype))
-    for n, r, _, values in _walk(hidden, matrix, targets, chunk, None):
-        losses[n, r] = values
+    losses = _empty_losses(hidden)
+    for _ in _walk(hidden, matrix, targets, chunk, losses):
+        pass  # each piece leaves its losses
     return losses
 
 
 @_without_gradients.register_fake
 def _(hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int) -> Tensor:
-    return hidden.new_empty(hidden.shape[:2], dtype=_wide(hidden.dtype))
+    return _empty_losses(hidden)

@@ -1,8 +1,9 @@
 """Triton kernel for the cross-entropy of logits and its gradient, in place.
 
-A program holds a row: the logits of one token. It reads them once and writes their gradient over
-them, so a chunk of logits passes through memory once each way. Rows too long for the registers of a
-program are read twice; the second time they come from the cache.
+A program works on a row: the logits of one token. It reads them and writes their gradient over
+them, so a chunk of logits passes through memory once each way. A long row is read twice, in pieces;
+the second time it comes from the cache. On an H200 that is quicker than to hold all of it: with
+32,000 bf16 logits in a row 3.25 TB/s instead of 2.31.
 
 Triton comes with torch for GPUs; without it `kernels.AVAILABLE` is false.
 """
@@ -17,12 +18,12 @@ if AVAILABLE:
     import triton
     import triton.language as tl
 
-WHOLE_ROW = 65536
-"""Logits of a row up to which a program holds all of them."""
-PIECE = 8192
-"""Logits of a longer row that a program works on at a time."""
-LOGITS_PER_WARP = 2048
-"""Logits that a warp holds: 64 for each of its threads."""
+BLOCK = 16_384
+"""Logits that a program works on at a time; it holds a row up to this length as a whole."""
+STRIP = 8
+"""Neighboring logits of a long row that a thread sums up by itself."""
+LOGITS_PER_WARP = 1024
+"""Logits that a warp holds: 32 for each of its threads."""
 
 
 if AVAILABLE:
@@ -51,26 +52,34 @@ if AVAILABLE:
     @triton.jit
     def _pieces_kernel(
         logits, targets, losses, stride, scale,
-        COUNT: tl.constexpr, GRADIENT: tl.constexpr, BLOCK: tl.constexpr,
+        COUNT: tl.constexpr, GRADIENT: tl.constexpr, BLOCK: tl.constexpr, STRIP: tl.constexpr,
     ):  # fmt: skip
-        """The same for a row of any length, in two passes over its pieces."""
+        """The same for a row of any length, in two passes over its pieces.
+
+        Every thread keeps the maximum and sum of its own neighboring logits until the end of the
+        row, so that no thread waits for another between pieces.
+        """
         row = tl.program_id(0).to(tl.int64)
         target = tl.load(targets + row)
         logits += row * stride
         picked = tl.load(logits + target).to(tl.float32)
-        column = tl.arange(0, BLOCK)
-        largest = tl.full((), float("-inf"), tl.float32)
-        total = tl.full((), 0.0, tl.float32)
+        strips: tl.constexpr = BLOCK // STRIP
+        place = tl.arange(0, strips)[:, None] * STRIP + tl.arange(0, STRIP)[None, :]
+        most = tl.full((strips,), -3e38, tl.float32)
+        sums = tl.full((strips,), 0.0, tl.float32)
         for start in range(0, COUNT, BLOCK):
-            inside = start + column < COUNT
-            x = tl.load(logits + start + column, mask=inside, other=float("-inf")).to(tl.float32)
-            higher = tl.maximum(largest, tl.max(x))
-            total = total * tl.exp(largest - higher) + tl.sum(tl.exp(x - higher))
-            largest = higher
+            inside = start + place < COUNT
+            x = tl.load(logits + start + place, mask=inside, other=float("-inf")).to(tl.float32)
+            more = tl.maximum(most, tl.max(x, axis=1))
+            sums = sums * tl.exp(most - more) + tl.sum(tl.exp(x - more[:, None]), axis=1)
+            most = more
+        largest = tl.max(most)
+        total = tl.sum(sums * tl.exp(most - largest))
         level = largest + tl.log(total)
         tl.store(losses + row, level - picked)
         if GRADIENT:
             tl.debug_barrier()  # every thread has read the target's logit before it is overwritten
+            column = tl.arange(0, BLOCK)
             for start in range(0, COUNT, BLOCK):
                 inside = start + column < COUNT
                 x = tl.load(logits + start + column, mask=inside, other=0.0).to(tl.float32)
@@ -79,13 +88,7 @@ if AVAILABLE:
 
 
 def cross_entropy_(
-    logits_rv: Tensor,
-    targets_r: Tensor,
-    losses_r: Tensor,
-    scale: float | None,
-    *,
-    block: int = 0,
-    warps: int = 0,
+    logits_rv: Tensor, targets_r: Tensor, losses_r: Tensor, scale: float | None
 ) -> None:
     """Write the loss of every row, and over the logits their gradient times `scale`.
 
@@ -94,16 +97,14 @@ def cross_entropy_(
         targets_r: The right one of each row, int64.
         losses_r: Where the losses go, float32.
         scale: What gradients are multiplied by; None: the logits stay.
-        block: Logits that a program works on at a time; 0: by the length of a row.
-        warps: Of a program; 0: by the block.
 
     """
     rows, count = logits_rv.shape
     whole = triton.next_power_of_2(count)
-    block = block or (whole if whole <= WHOLE_ROW else PIECE)
-    warps = warps or min(32, max(4, block // LOGITS_PER_WARP))
-    kernel = _whole_kernel if block >= whole else _pieces_kernel
+    block = min(whole, BLOCK)
+    kernel, more = (_whole_kernel, {}) if whole == block else (_pieces_kernel, {"STRIP": STRIP})
     kernel[(rows,)](
         logits_rv, targets_r, losses_r, logits_rv.stride(0), scale or 0.0,
-        COUNT=count, GRADIENT=scale is not None, BLOCK=block, num_warps=warps,
+        COUNT=count, GRADIENT=scale is not None, BLOCK=block,
+        num_warps=max(4, block // LOGITS_PER_WARP), **more,
     )  # fmt: skip

@@ -3,10 +3,12 @@
 Every matrix product is one batched product over the node axis, attention is one call over nodes ×
 sequences, and the loss never holds the logits of the whole batch (`linear_cross_entropy.py`). With
 `precision="bf16"` products and what is kept between them are bf16, parameters and gradients stay
-float32, and means of squares, rotations and losses are computed in float32.
+float32, and means of squares, rotations and losses are computed in float32. In bf16 on a GPU,
+training takes the backward pass of `gpt_gradients.py` instead of autograd's.
 
-One step of 131,072 tokens with `gpt-20m` (8 layers, width 320, 5 heads, feed-forward 896,
-vocabulary 32,000, context 1024) on an H200 that does 790 TFLOP/s and moves 4.3 TB/s:
+What one step of 131,072 tokens at 8 nodes has to do with `gpt-20m` (8 layers, width 320, 5 heads,
+feed-forward 896, vocabulary 32,000, context 1024), on an H200 that does 790 TFLOP/s and moves 4.25
+TB/s; `gpt_gradients.py` says what was measured:
 
 - vocabulary: 3 products, 8.1 TFLOP; 8.4 GB of logits cross the memory five times.
 - blocks: 10.2 million weights, 6 operations each per token: 8.0 TFLOP. The inner dimension of most
@@ -14,9 +16,8 @@ vocabulary 32,000, context 1024) on an H200 that does 790 TFLOP/s and moves 4.3 
   memory and arithmetic; hence few, wide products: q, k, v in one, gate and up in one.
 - attention: 2.1 TFLOP, half of the squares being masked.
 - elementwise passes: the residual stream is 84 MB in bf16, gate and up together 470 MB. Norms,
-  rotations, SwiGLU and sums read and write about 30 GB forward and backward, 7 ms: the compiler
-  fuses each run of them into one pass.
-- update and mixing: per node 82 MB for each vector in float32; about nine of them are moved.
+  rotations, SwiGLU and sums read and write about 30 GB forward and backward, 7 ms.
+- update and mixing: 653 MB for each vector in float32; with AdamW ten of them are moved, 1.5 ms.
 
 Shape legend: n nodes, b sequences, t tokens of each, r = b·t rows of a node, w width, h heads of
 size s, f feed-forward width, v vocabulary.

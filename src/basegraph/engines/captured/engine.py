@@ -129,9 +129,11 @@ class CapturedEngine:
         names = ("x", *kind._fields)
         planned = [name for name in EpochPlan._fields if name in tables]
 
+        def batch(tables: Tables, counter: Tensor) -> tuple[Tensor, Tensor]:
+            return nodes.data.batch({name: tables[name][counter].squeeze(0) for name in planned})
+
         def losses(at: Tensor, tables: Tables, counter: Tensor) -> Tensor:
-            now = {name: tables[name][counter].squeeze(0) for name in planned}
-            return nodes.gradients.losses(at, *nodes.data.batch(now))
+            return nodes.gradients.losses(at, *batch(tables, counter))
 
         def move(
             source: list[Tensor],
@@ -164,8 +166,11 @@ class CapturedEngine:
         ) -> Tensor:
             x_nd, *state = source
             at = method.gradient_point(x_nd, kind(*state))
-            with products_in(nodes.config.precision):
-                values, gradients = gradients_of(lambda x: fast_losses(x, tables, counter), at)
+            if nodes.gradients.by_hand_on(nodes.device):
+                values, gradients = nodes.gradients(at, *batch(tables, counter))
+            else:
+                with products_in(nodes.config.precision):
+                    values, gradients = gradients_of(lambda x: fast_losses(x, tables, counter), at)
             with products_in("float32"), torch.no_grad():
                 fast_move(source, target, gradients, tables, counter, communicates)
             return values

@@ -56,40 +56,44 @@ class CapturedStep:
         self.side = 0
         steps, nodes = len(next(iter(tables.values()))), len(current[0])
         self.losses = torch.zeros(steps, nodes, device=device)
+        kinds = [(communicates, side) for communicates in bodies for side in (0, 1)]
+        for communicates, side in kinds:  # all before a graph holds memory that they cannot use
+            self._try_out(bodies[communicates], self.sets[side], self.sets[1 - side])
         self._graphs = {}
         pool = None
-        for communicates, body in bodies.items():
-            for side in (0, 1):
-                graph = self._capture(body, self.sets[side], self.sets[1 - side], pool)
-                pool = graph.pool()
-                self._graphs[communicates, side] = graph
+        for communicates, side in kinds:
+            graph = self._capture(bodies[communicates], self.sets[side], self.sets[1 - side], pool)
+            pool = graph.pool()
+            self._graphs[communicates, side] = graph
         self.counter.zero_()
 
-    def _capture(
-        self, body: Body, source: list[Tensor], target: list[Tensor], pool: Any
-    ) -> torch.cuda.CUDAGraph:
+    def _step(self, body: Body, source: list[Tensor], target: list[Tensor]) -> None:
+        losses = body(self.tables, self.counter, source, target)
+        self.losses.index_copy_(0, self.counter, losses[None])
+
+    def _try_out(self, body: Body, source: list[Tensor], target: list[Tensor]) -> None:
+        """Let compilers and libraries choose their kernels; x and the state stay as they are."""
         device = source[0].device
-
-        def step() -> None:
-            losses = body(self.tables, self.counter, source, target)
-            self.losses.index_copy_(0, self.counter, losses[None])
-
         current = {id(tensor) for tensor in self.sets[0]}
         kept = [(tensor, tensor.clone()) for tensor in target if id(tensor) in current]
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
-            for _ in range(2):  # compilers and libraries choose their kernels before the capture
-                step()
+            for _ in range(2):
+                self._step(body, source, target)
         torch.cuda.current_stream(device).wait_stream(stream)
+        for tensor, value in kept:
+            tensor.copy_(value)
+
+    def _capture(
+        self, body: Body, source: list[Tensor], target: list[Tensor], pool: Any
+    ) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         # Of this thread only: another one may be preparing the next epoch of another engine.
         capture = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
         with nothing_collected(), capture:
-            step()
+            self._step(body, source, target)
             self.counter.add_(1)
-        for tensor, value in kept:
-            tensor.copy_(value)
         return graph
 
     def begin(self, tables: Tables, within: int) -> None:
