@@ -22,7 +22,7 @@ from basegraph.experiments.grid import expand
 from basegraph.experiments.sweep import SweepFolder, run_sweep
 from basegraph.training._train import train
 from basegraph.training.config import RunConfig
-from basegraph.training.elastic import SURVIVOR
+from basegraph.training.elastic_run import SURVIVOR
 from basegraph.training.folder import FACTS
 
 SMALL = {"nodes": 2, "epochs": 1, "batch": 400}
