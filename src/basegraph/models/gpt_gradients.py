@@ -27,11 +27,11 @@ Where the time of a captured step went on an H200 (torch 2.11): 8 nodes, 131,072
 | rounding weights, sums, copies | 1.0 | |
 | together | 50.0 | |
 
-Steps in a row take 53.0 ms each, 2.47 million tokens per second. The aim was 2.6 million, 50.4 ms.
+Steps in a row take 53.6 ms each, 2.45 million tokens per second. The aim was 2.6 million, 50.4 ms.
 Why steps in a row are slower than the sum of one step's kernels is not known: pauses between 413
 kernels, or lower clocks under load. Rounding by kernels of our own (0.65 ms before) and the softmax
 in larger pieces came after this profile. Not kept, as the step took as long or longer: gradients of
-weights on a second stream (53.1 ms), and a softmax after every 512 or 1024 rows (54.1 ms).
+weights on a second stream, a softmax after every 512 or 1024 rows, twice as many logits at a time.
 
 Shape legend: n nodes, b sequences of a node, t tokens of each, r = b·t rows of a node, w width,
 h heads of size s, f feed-forward width, v vocabulary.
