@@ -96,6 +96,7 @@ def arcs_of(name: str, n: int, options: dict[str, Any]) -> bytes:
     parts = [repr((t.n, t.period, t.max_degree, t.symmetric)).encode()]
     for step in range(t.period or STEPS):
         r = t.round(step)
+        r = getattr(r, "slots", r)  # of nodes with two vectors each: the map on all of them
         arrays = (r.receivers, r.senders, r.numerators, r.denominators, r.weights, r.self_weights)
         parts += [np.ascontiguousarray(a).tobytes() for a in arrays]
     return b"|".join(parts)
