@@ -104,7 +104,11 @@ def arcs_of(name: str, n: int, options: dict[str, Any]) -> bytes:
 
 def every_run() -> Any:
     """(engine, algorithm, topology) of the runs that are made."""
-    return itertools.product(("stacked", "distributed"), bg.ALGORITHMS, TRAINED_ON)
+    for engine in ("stacked", "distributed"):
+        for name in bg.ALGORITHMS:
+            two = bg.algorithm(name).vectors == 2
+            for spec in ["ceca"] if two else TRAINED_ON:
+                yield engine, name, spec
 
 
 def run(engine: str, algorithm: str, topology: str) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from basegraph.algorithms._stability import (
 )
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
-from basegraph.algorithms.method import Method, damped
+from basegraph.algorithms.method import Method, damped, no_mix, require_same_vectors
 
 __all__ = [
     "ALGORITHMS",
@@ -36,7 +36,9 @@ __all__ = [
     "communicates",
     "damped",
     "largest_stable_damping",
+    "no_mix",
     "parse_algorithm",
+    "require_same_vectors",
     "require_stable",
     "round_index",
     "stability",

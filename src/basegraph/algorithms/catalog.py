@@ -14,6 +14,7 @@ from basegraph.algorithms.allreduce import allreduce_sgd
 from basegraph.algorithms.d2 import d2, d2_published
 from basegraph.algorithms.decentlam import decentlam
 from basegraph.algorithms.dsgd import dsgd
+from basegraph.algorithms.dsgd_ceca import dsgd_ceca, dsgdm_ceca
 from basegraph.algorithms.dsgdm import dsgdm
 from basegraph.algorithms.exact_diffusion import exact_diffusion
 from basegraph.algorithms.gradient_tracking import gradient_tracking
@@ -35,6 +36,8 @@ _FACTORIES: dict[str, Callable[..., Method]] = {
     "decentlam": decentlam,
     "sgp": sgp,
     "allreduce-sgd": allreduce_sgd,
+    "dsgd-ceca": dsgd_ceca,
+    "dsgdm-ceca": dsgdm_ceca,
 }
 
 

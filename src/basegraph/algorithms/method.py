@@ -12,13 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from basegraph.errors import InvalidArgument
+from basegraph.topologies.two_states.sequence import TWO_VECTORS, AnyTopology, TwoStateSequence
+
 Array = Any
 """A torch tensor or a numpy array: only operators both have are used."""
 Mix = Callable[[Array], Array]
+PairMix = Callable[[Array, Array], tuple[Array, Array]]
+"""The round of a topology with two vectors per node: (the one it sends, the other) -> both."""
 State = Any
 """A NamedTuple of arrays."""
 Init = Callable[[Array], State]
-Step = Callable[[Array, Array, State, Any, Mix], tuple[Array, State]]
+Step = Callable[[Array, Array, State, Any, Any], tuple[Array, State]]
+"""(x, gradient, state, η, mix) -> (x, state); `mix` is a `Mix`, or a `PairMix` of two vectors."""
 
 
 class Stateless(NamedTuple):
@@ -41,6 +47,8 @@ class Method:
     """Vectors of the model's size that a node sends to each neighbor in one round."""
     gradient_point: Callable[[Array, State], Array] = at_x
     """Where the gradient of this step is taken, and what is evaluated."""
+    vectors: int = 1
+    """Vectors of a node that a round mixes: 2 for two-state topologies, whose `mix` takes both."""
     centralized: bool = False
     """Whether `mix` must be the exact average (all-reduce) instead of the topology's round."""
     ends_with_mix: bool = False
@@ -55,6 +63,45 @@ class Method:
     def state(self, x: Array, step: int) -> State:
         """A fresh state for a run that begins at x, after so many steps made before."""
         return (self.restart or self.init)(x) if step else self.init(x)
+
+
+def no_mix(method: Method) -> Any:
+    """The mix of a step at which nobody communicates.
+
+    Args:
+        method: Whose step it is.
+
+    """
+    if method.vectors == 2:
+        return lambda v, w: (v, w)
+    return lambda v: v
+
+
+def require_same_vectors(method: Method, topology: AnyTopology) -> None:
+    """Refuse a method whose nodes keep another number of vectors than the topology's.
+
+    Args:
+        method: The method.
+        topology: Which nodes talk when.
+
+    Raises:
+        InvalidArgument: If they do not go together; names what does.
+
+    """
+    two = isinstance(topology, TwoStateSequence)
+    if two and method.vectors == 1:
+        raise InvalidArgument(
+            "topology",
+            topology.spec,
+            f"keeps {TWO_VECTORS}: {method.name} needs a topology with one, such as short:k=1; "
+            f"dsgd-ceca and dsgdm-ceca train on {topology.name}",
+        )
+    if not two and method.vectors == 2:
+        raise InvalidArgument(
+            "algorithm",
+            method.name,
+            f"keeps {TWO_VECTORS}: it needs the topology ceca instead of {topology.spec}",
+        )
 
 
 def damped(mix: Mix, share: float) -> Mix:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms._stability import largest_stable_damping, require_stable
-from basegraph.algorithms.method import Method
+from basegraph.algorithms.method import Method, require_same_vectors
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
 from basegraph.engines.distributed.membership.fixed import join_nodes
 from basegraph.engines.distributed.method import EITHER_ORDER, NodeMethod
@@ -25,7 +25,7 @@ from basegraph.optim.node_optimizer import (
     parameters_of,
     topology_for,
 )
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 
 GROUP_KEYS = (
     *("params", "param_names", "name", "gossip_step", "algorithm"),
@@ -45,7 +45,8 @@ class DecentralizedOptimizer(NodeOptimizer):
             options of the method.
         algorithm: A catalogue name, or a method made before.
         lr: The learning rate η.
-        topology: A catalogue name, built for the number of nodes, or a topology.
+        topology: A catalogue name, built for the number of nodes, or a topology. The methods
+            dsgd-ceca and dsgdm-ceca need one with two vectors per node: "ceca".
         momentum: An option of the method.
         nesterov: An option of the method.
         damping: An option of the method; "auto" takes the largest that is stable.
@@ -77,7 +78,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         algorithm: str | Method = "dsgdm",
         *,
         lr: float,
-        topology: str | Topology = "base:k=1",
+        topology: str | AnyTopology = "base:k=1",
         momentum: float | None = None,
         nesterov: bool | None = None,
         damping: float | str | None = None,
@@ -113,7 +114,16 @@ class DecentralizedOptimizer(NodeOptimizer):
         )
         membership = join_nodes(group, node_options.timeout)
         t = topology_for(topology, membership)
+        require_same_vectors(self._family.method(self._family.defaults), t)
+        if isinstance(t, TwoStateSequence) and buffers == "average":
+            raise InvalidArgument(
+                "buffers",
+                buffers,
+                f"is for one vector per node, not for {t.spec}; with 'local', consensus() and "
+                f"averaged() average them",
+            )
         if damping == "auto":
+            assert not isinstance(t, TwoStateSequence)  # or it has been refused above
             options["damping"] = largest_stable_damping(t, local_steps)
         options = {**self._family.defaults, **options}
         Joinable.__init__(self)

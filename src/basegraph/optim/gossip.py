@@ -21,6 +21,7 @@ from basegraph.optim.node_optimizer import (
     topology_for,
 )
 from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import refuse_two_states
 
 
 class Gossip(NodeOptimizer):
@@ -88,13 +89,19 @@ class Gossip(NodeOptimizer):
             checkpoint_every=checkpoint_every,
         )
         membership = join_nodes(group, node_options.timeout)
+        t = topology_for(topology, membership)
+        refuse_two_states(
+            "topology",
+            t,
+            "Gossip mixes one: use short:k=1, or DecentralizedOptimizer with dsgdm-ceca",
+        )
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
         self.defaults = optimizer.defaults
         self._node = Node(
             parameters_of(optimizer),
-            topology_for(topology, membership),
+            t,
             membership,
             node_options,
         )

@@ -17,7 +17,7 @@ from basegraph.engines.distributed.traffic import Traffic
 from basegraph.errors import BasegraphError
 from basegraph.optim.joining import TakePart, UnevenData
 from basegraph.topologies.catalog import topology as build_topology
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 
 class NodeOptimizer(torch.optim.Optimizer, Joinable):
@@ -49,7 +49,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         return self._node.mixer.traffic
 
     @property
-    def topology(self) -> Topology:
+    def topology(self) -> AnyTopology:
         """Who talks to whom."""
         return self._node.topology
 
@@ -171,8 +171,9 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def topology_for(topology: str | Topology, membership: Membership) -> Topology:
+def topology_for(topology: str | AnyTopology, membership: Membership) -> AnyTopology:
     """The topology itself, or the one of this name for the number of nodes."""
-    if isinstance(topology, Topology):
+    if isinstance(topology, AnyTopology):
         return topology
-    return build_topology(topology, membership.n)
+    built: AnyTopology = build_topology(topology, membership.n)
+    return built

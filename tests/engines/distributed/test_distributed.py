@@ -17,7 +17,7 @@ from support.forks import nodes_of
 def test_same_numbers_as_in_one_process(n):
     done = nodes_of(n, "same_numbers.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
-    assert done.stdout.count("adapt-then-combine") == 73
+    assert done.stdout.count("adapt-then-combine") == 79
     assert done.stdout.count("combine-then-adapt") == 4
 
 

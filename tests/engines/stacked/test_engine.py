@@ -15,6 +15,7 @@ from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
+from support.mixing import spec_for
 
 SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 
@@ -91,6 +92,7 @@ def test_equals_a_naive_implementation(spec, changes):
 def test_updates_in_blocks_are_the_same(name, monkeypatch):
     damping = {"damping": "auto"} if name == "d2" else {}
     changes = {"algorithm": name, "allow_unstable": True, "momentum": 0.5, **damping}
+    changes["topology"] = spec_for(name)
     whole = engine(**changes)
     for _ in range(6):
         whole.advance()

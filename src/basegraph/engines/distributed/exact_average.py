@@ -14,7 +14,8 @@ from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.stamp import Stamp
 from basegraph.topologies.analysis.rates import reaches_average
 from basegraph.topologies.catalog import topology as build_topology
-from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.core.sequence import Sequence
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 
 LOG = logging.getLogger("basegraph")
 
@@ -28,7 +29,7 @@ class ExactAverage:
 
     """
 
-    def __init__(self, topology: Topology, mixer: DistributedMixer) -> None:
+    def __init__(self, topology: AnyTopology, mixer: DistributedMixer) -> None:
         self._topology = topology
         self._mixer = mixer
 
@@ -51,7 +52,8 @@ class ExactAverage:
     def _schedule(self) -> Schedule:
         t = self._topology
         short = build_topology("short:k=1", t.n)
-        if self._mixer.node == 0 and not (isinstance(t, Sequence) and reaches_average(t)):
+        exact = isinstance(t, Sequence | TwoStateSequence) and reaches_average(t)
+        if self._mixer.node == 0 and not exact:
             LOG.warning(
                 "%s with n=%d does not reach the average exactly: consensus() and averaged() use "
                 "%s, %d rounds",

@@ -63,7 +63,8 @@ class NodeMethod:
             else:
                 exchange = node.exchange(step, average=self.method.centralized)
             self._follow_model()
-            self.state = self._split(self.x_d, self.state, blocks, exchange)
+            rule = node.schedule.pair_rule(step)
+            self.state = self._split(self.x_d, self.state, blocks, exchange, rule)
             node.put_buffers(buffers)
             self._show_model()
 

@@ -29,7 +29,7 @@ from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage.files import writable
 from basegraph.topologies.core._digest import digest
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 LOG = logging.getLogger("basegraph")
 
@@ -40,7 +40,7 @@ class Node:
     def __init__(
         self,
         parameters: list[Tensor],
-        topology: Topology,
+        topology: AnyTopology,
         membership: Membership,
         options: NodeOptions,
     ) -> None:

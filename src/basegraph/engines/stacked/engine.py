@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from basegraph.algorithms.method import no_mix
 from basegraph.data.dataset import Dataset
 from basegraph.engines.contract import EngineProblem
 from basegraph.engines.stacked.losses import PendingLosses, signals_of_one_process
@@ -82,16 +83,27 @@ class StackedEngine:
             return rates[0]
         return torch.tensor(rates, device=nodes.device).repeat_interleave(nodes.n)[:, None]
 
-    def _mix(self, step: int) -> Callable[[Tensor], Tensor]:
+    def _mix(self, step: int) -> Callable[..., Any]:
         nodes = self.nodes
         numbers = [problem.round_number(step) for problem in nodes.problems]
         if None in numbers:  # of all runs: they share the number of local steps
-            return lambda x_nd: x_nd
+            return no_mix(nodes.method)
         if nodes.method.centralized:
             return nodes.average
         rounds = [m.round(number or 0) for m, number in zip(self._mixers, numbers, strict=True)]
         if len(rounds) == 1:
             return rounds[0]
+        if nodes.method.vectors == 2:
+            return lambda v_nd, w_nd: _both_side_by_side(rounds, v_nd, w_nd, nodes.n)
         return lambda x_nd: torch.cat(
             [mix(x) for mix, x in zip(rounds, torch.split(x_nd, nodes.n), strict=True)]
         )
+
+
+def _both_side_by_side(
+    rounds: list[Callable[..., Any]], v_nd: Tensor, w_nd: Tensor, n: int
+) -> tuple[Tensor, Tensor]:
+    """Both vectors of the nodes of several runs, each run mixed by its own round."""
+    parts = zip(rounds, torch.split(v_nd, n), torch.split(w_nd, n), strict=True)
+    sent, others = zip(*(mix(v, w) for mix, v, w in parts), strict=True)
+    return torch.cat(sent), torch.cat(others)

@@ -7,7 +7,7 @@ needs ceil(log2 n) rounds for every n, with one message out and one in per round
 A round is then a linear map on 2n vectors, `TwoStateRound`, and `TwoStateSequence` says which
 happens at step t. It is no `Topology`, whose rounds are n × n. `verify` multiplies the 2n × 2n maps
 of a period: every x must end as the average of all x, whatever the y were. In training the methods
-`dsgd-ceca` and `dsgdm-ceca` use it.
+`dsgd-ceca` and `dsgdm-ceca` use it, by `pair_rule`: what a node does with what it hears.
 
 Example:
     >>> t = ceca(5)
@@ -23,19 +23,26 @@ Example:
 """
 
 from basegraph.topologies.two_states._ceca import Ceca, ceca
+from basegraph.topologies.two_states.exchange import PairRound, PairRule, pair_round, pair_rule
 from basegraph.topologies.two_states.round import Heard, TwoStateRound
 from basegraph.topologies.two_states.sequence import (
     TWO_VECTORS,
+    AnyTopology,
     TwoStateSequence,
     refuse_two_states,
 )
 
 __all__ = [
     "TWO_VECTORS",
+    "AnyTopology",
     "Ceca",
     "Heard",
+    "PairRound",
+    "PairRule",
     "TwoStateRound",
     "TwoStateSequence",
     "ceca",
+    "pair_round",
+    "pair_rule",
     "refuse_two_states",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least, node
 from basegraph.topologies.core.notebook import topology_html
-from basegraph.topologies.core.sequence import drawing
+from basegraph.topologies.core.sequence import Topology, drawing
 from basegraph.topologies.two_states.round import Heard, TwoStateRound
 
 if TYPE_CHECKING:
@@ -179,6 +179,10 @@ class TwoStateSequence:
             f"<{self.spec}, {self.n} nodes, {self.period} rounds, degree {self.max_degree}, "
             f"{TWO_VECTORS}>"
         )
+
+
+AnyTopology = Topology | TwoStateSequence
+"""What says which round happens at a step, with one vector per node or with two."""
 
 
 def refuse_two_states(argument: str, topology: object, use: str) -> None:
