@@ -16,6 +16,7 @@ from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.traffic import Traffic
 from basegraph.errors import BasegraphError
 from basegraph.optim.joining import TakePart, UnevenData
+from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.two_states.sequence import AnyTopology
 
@@ -53,27 +54,41 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         """Who talks to whom."""
         return self._node.topology
 
-    def consensus(self) -> None:
+    def consensus(self, how: str = "auto", network: Network | None = None) -> None:
         """Set every node's model to the average of all models, the same bits everywhere.
 
-        The rounds are those of `short`, the shortest known sequence that averages exactly for any
-        number of nodes, whatever the topology of training is. Then node 0's result, which differs
-        from the others' by rounding, is broadcast. All nodes must call it.
+        The average is exact, whatever the topology of training is. After gossip node 0's result,
+        which differs from the others' by rounding, is broadcast. All nodes must call it, with the
+        same arguments.
+
+        Args:
+            how: "gossip": the rounds of `short`, the shortest known sequence for one vector per
+                node. "two-state": those of `ceca`, ceil(log2 n) of them, with two more vectors in
+                memory. "all-reduce": the backend's. "auto": the quickest of these for a model of
+                this size, by the model of `basegraph bench model`.
+            network: The network that "auto" is about, a `bg.analysis.Network`; default: links of
+                200 Mbit/s with a latency of 5 ms.
 
         Raises:
+            InvalidArgument: There is no such way.
             PeerLost: A node did not answer; this node's model is what it was.
 
         """
         self._require_no_join("consensus()")
-        self._node.average_models("consensus()", self.gossip_step)
+        self._node.average_models("consensus()", self.gossip_step, how, network)
 
     @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def averaged(self, how: str = "auto", network: Network | None = None) -> Iterator[None]:
         """Set the model to the average of all models inside of the block, as for an evaluation.
 
         This node's own model is back afterwards. All nodes must enter the block.
 
+        Args:
+            how: How the average is taken, as for `consensus`.
+            network: The network that "auto" is about, as for `consensus`.
+
         Raises:
+            InvalidArgument: There is no such way.
             PeerLost: A node did not answer; this node's model is what it was.
 
         """
@@ -82,7 +97,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         node.check_parameters()
         own, outer = node.x_d.clone(), self._own
         buffers = None if node.buffers is None else node.buffers.gather()
-        node.average_models("averaged()", self.gossip_step)
+        node.average_models("averaged()", self.gossip_step, how, network)
         self._own = own if outer is None else outer
         try:
             yield

@@ -28,6 +28,7 @@ from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage.files import writable
+from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.two_states.sequence import AnyTopology
 
@@ -268,14 +269,18 @@ class Node:
             with suppress(PeerLost, OutOfStep):  # which was reported before
                 self.drop_exchange()
 
-    def average_models(self, phase: str, step: int) -> None:
-        """Replace every node's model by the average of all, by gossip."""
+    def average_models(
+        self, phase: str, step: int, how: str = "auto", network: Network | None = None
+    ) -> None:
+        """Replace every node's model by the average of all; see `ExactAverage`."""
+        self._exact.chosen(self.x_d, how, network)  # refused before anything is done
         with self.rescued(step):
             self.drop_exchange()
-            x_d = self._exact(self.x_d, Stamp(phase, step))
+            x_d = self._exact(self.x_d, Stamp(phase, step), how, network)
             own = None if self.buffers is None else self.buffers.gather()
             if own is not None:
-                own = self._exact(own, Stamp(phase, step, content="buffers"))
+                stamp = Stamp(phase, step, content="buffers")
+                own = self._exact(own, stamp, how, network)
         self.x_d.copy_(x_d)
         self.put_buffers(own)
 
