@@ -81,7 +81,8 @@ class TwoStateRound:
         """(listeners, slots that are sent): every message once; what a node keeps is none."""
         listeners, sent = self.slots.receivers % self.n, self.slots.senders
         between = listeners != sent % self.n
-        keys = np.unique(listeners[between] * (2 * self.n) + sent[between])
+        keys = np.sort(listeners[between] * (2 * self.n) + sent[between])
+        keys = keys[np.diff(keys, prepend=-1) > 0]  # quicker than np.unique for millions
         return keys // (2 * self.n), keys % (2 * self.n)
 
     @property
