@@ -51,6 +51,22 @@ def all_ways_give_the_average(dtype: torch.dtype, tolerance: float) -> None:
             assert (of_all(mine) == mine).all(), f"{how}: the same bits everywhere"
 
 
+def both_vectors_become_the_average() -> None:
+    """In the middle of a period, so that no node brings back what it was before."""
+    torch.manual_seed(0)
+    p = nn.Parameter(torch.zeros(10))
+    optimizer = bg.DecentralizedOptimizer(
+        [p], "dsgd-ceca", lr=0.1, topology="ceca", timeout=60.0, broadcast=False
+    )
+    for step in range(6):
+        p.grad = torch.full((10,), float(dist.get_rank()) if step < 2 else 0.0)
+        optimizer.step()
+        if step == 1:
+            optimizer.consensus()
+            average = p.detach().clone()
+    assert torch.equal(p.detach(), average)
+
+
 def messages(how: str, network: object = None) -> int:
     """What a node without buffers sends in one consensus()."""
     p = nn.Parameter(torch.full((1000,), float(dist.get_rank())))
@@ -89,6 +105,7 @@ def main() -> None:
     dist.init_process_group("gloo")
     all_ways_give_the_average(torch.float32, 1e-6)
     all_ways_give_the_average(torch.float64, 1e-14)
+    both_vectors_become_the_average()
     rounds_are_as_said()
     _, optimizer = start(torch.float32)
     for wrong in ({"how": "ring"}, {"how": None}, {"network": "10Gbit"}):

@@ -48,7 +48,8 @@ class Method:
     gradient_point: Callable[[Array, State], Array] = at_x
     """Where the gradient of this step is taken, and what is evaluated."""
     vectors: int = 1
-    """Vectors of a node that a round mixes: 2 for two-state topologies, whose `mix` takes both."""
+    """Vectors of a node that a round mixes: 2 for two-state topologies, whose `mix` takes both.
+    The second is the first part of the state."""
     centralized: bool = False
     """Whether `mix` must be the exact average (all-reduce) instead of the topology's round."""
     ends_with_mix: bool = False

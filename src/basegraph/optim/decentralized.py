@@ -25,6 +25,7 @@ from basegraph.optim.node_optimizer import (
     parameters_of,
     topology_for,
 )
+from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 
 GROUP_KEYS = (
@@ -203,6 +204,18 @@ class DecentralizedOptimizer(NodeOptimizer):
                 loss = closure()
         self._step()
         return loss
+
+    def consensus(self, how: str = "auto", network: Network | None = None) -> None:
+        """Set every node's model, and its second vector if it has one, to the average of all.
+
+        Args:
+            how: How the average is taken: see `NodeOptimizer.consensus`.
+            network: The network that "auto" is about.
+
+        """
+        super().consensus(how, network)
+        if self.method.vectors == 2:
+            self._steps.state[0].copy_(self.model)
 
     def _step_without_data(self) -> None:
         self._step(without_gradient=True)
