@@ -17,7 +17,7 @@ from support.forks import nodes_of
 def test_same_numbers_as_in_one_process(n):
     done = nodes_of(n, "same_numbers.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
-    assert done.stdout.count("'adapt-then-combine'") == 6 * 14 + 3 + 1
+    assert done.stdout.count("'adapt-then-combine'") == 6 * 14 + 3 + 6 + 1
     assert done.stdout.count("'combine-then-adapt'") == 6
 
 
@@ -172,3 +172,11 @@ def test_a_module_is_no_optimizer():
     net = torch.nn.Linear(2, 2)
     with pytest.raises(bg.InvalidArgument, match=r"must be a torch\.optim\.Optimizer"):
         bg.Gossip(net, "ring")
+
+
+@pytest.mark.parametrize("n", [3, 5, 2])
+def test_every_way_to_the_average(n):
+    done = nodes_of(n, "averages.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+    assert done.stdout.count("all fine") == n
+    assert done.stdout.count("told") == (2 if n == 2 else 0)
