@@ -81,6 +81,7 @@ class Campaign(Generic[Cell, Key]):
     ) -> None:
         self.folder, self.settings = folder, settings
         self.rates, self.seeds, self.cells = rates, seeds, list(cells)
+        self._checked: set[Cell] = set()
         what = RunConfig(**settings).computes()
         self.tried = self._configs(self.cells, dict.fromkeys(self.cells, rates), seeds[:1])
         path = folder / "runs"
@@ -109,8 +110,10 @@ class Campaign(Generic[Cell, Key]):
                     config = RunConfig(
                         **{**self.settings, **self.fields(cell), "lr": lr, "seed": seed}
                     )
-                    require_enough(config, dataset_of(config))
-                    make_method(config, topology(config.topology, config.nodes))
+                    if cell not in self._checked:  # neither rate nor seed decides
+                        require_enough(config, dataset_of(config))
+                        make_method(config, topology(config.topology, config.nodes))
+                        self._checked.add(cell)
                     configs[self.key(cell, lr, seed)] = config
         return configs
 
@@ -131,10 +134,10 @@ class Campaign(Generic[Cell, Key]):
     def best_rates(self) -> dict[Cell, float]:
         """The rate of every cell that validates best, where all rates were tried."""
         open_ones = {key.cell for key in self.left(self.tried)}
-        best = self._best(self.finished(self.tried))
+        best = self.best_so_far(self.finished(self.tried))
         return {cell: rate for cell, rate in best.items() if cell not in open_ones}
 
-    def _best(self, finished: Mapping[Key, list[Metrics]]) -> dict[Cell, float]:
+    def best_so_far(self, finished: Mapping[Key, list[Metrics]]) -> dict[Cell, float]:
         """The best rate of the first seed among those that are finished; of equals, the largest."""
         scores: dict[Cell, list[tuple[float, float]]] = {}
         for key, rows in finished.items():
@@ -144,7 +147,7 @@ class Campaign(Generic[Cell, Key]):
 
     def chosen(self, finished: Mapping[Key, list[Metrics]]) -> dict[Key, list[Metrics]]:
         """The runs with the best rate of their cell, among the rates that were tried by now."""
-        best = self._best(finished)
+        best = self.best_so_far(finished)
         return {key: rows for key, rows in finished.items() if key.lr == best.get(key.cell)}
 
     def again(self) -> dict[Key, RunConfig]:
