@@ -106,6 +106,13 @@ def test_the_command_in_pieces(tmp_path):
     assert ring["standard error"] == pytest.approx(abs(gaps[0] - gaps[1]) / 2, abs=0.006)
     assert not list((tmp_path / "out").glob("runs/*/checkpoint.safetensors"))
     assert run_here(*command).returncode == 2
+    definition = tmp_path / "out" / "runs" / "sweep.toml"
+    settings = json.loads(definition.read_text(encoding="utf-8"))
+    del settings["clip"]  # as a version without that field wrote it
+    definition.write_text(json.dumps(settings), encoding="utf-8")
+    assert "runs are missing" not in ok(*command, "--resume", "--minutes", "0")
+    definition.write_text(json.dumps({**settings, "clip": 1.0}), encoding="utf-8")
+    assert run_here(*command, "--resume").returncode == 2
 
 
 @pytest.mark.parametrize(

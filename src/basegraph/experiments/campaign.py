@@ -216,8 +216,10 @@ def _definition(path: Path, what: dict[str, Any]) -> str:
             earlier = json.loads(begun)
         except ValueError:
             return text
-        if isinstance(earlier, dict) and {**MISSING, **earlier} == what:
-            return begun
+        if isinstance(earlier, dict):
+            then = {name: MISSING[name] for name in what.keys() & MISSING.keys()}
+            if {**then, **earlier} == what:
+                return begun
     return text
 
 
