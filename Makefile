@@ -21,6 +21,7 @@ test test-all: .venv/test-ready
 pictures: .venv/run-ready
 	mkdir -p docs/images
 	$(BIN)/basegraph topology base --nodes 6 --degree 1 --draw docs/images/base-6.svg --force
+	$(BIN)/basegraph topology ceca --nodes 7 --draw docs/images/ceca-7.svg --force
 	for n in 5 6 9 10 25; do $(BIN)/basegraph topology euclid --nodes $$n --draw docs/images/euclid-$$n.svg --force; done
 	for n in 25 33; do $(BIN)/basegraph topology block-mix --nodes $$n --draw docs/images/block-mix-$$n.svg --force; done
 	$(BIN)/basegraph topology block-merge --nodes 10 --degree 3 --draw docs/images/block-merge-10.svg --force

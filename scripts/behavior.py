@@ -96,6 +96,7 @@ def arcs_of(name: str, n: int, options: dict[str, Any]) -> bytes:
     parts = [repr((t.n, t.period, t.max_degree, t.symmetric)).encode()]
     for step in range(t.period or STEPS):
         r = t.round(step)
+        r = getattr(r, "slots", r)  # of nodes with two vectors each: the map on all of them
         arrays = (r.receivers, r.senders, r.numerators, r.denominators, r.weights, r.self_weights)
         parts += [np.ascontiguousarray(a).tobytes() for a in arrays]
     return b"|".join(parts)
@@ -103,7 +104,11 @@ def arcs_of(name: str, n: int, options: dict[str, Any]) -> bytes:
 
 def every_run() -> Any:
     """(engine, algorithm, topology) of the runs that are made."""
-    return itertools.product(("stacked", "distributed"), bg.ALGORITHMS, TRAINED_ON)
+    for engine in ("stacked", "distributed"):
+        for name in bg.ALGORITHMS:
+            two = bg.algorithm(name).vectors == 2
+            for spec in ["ceca"] if two else TRAINED_ON:
+                yield engine, name, spec
 
 
 def run(engine: str, algorithm: str, topology: str) -> list[dict[str, Any]]:

@@ -60,6 +60,8 @@ if TYPE_CHECKING:
     from basegraph.topologies.core.sequence import Sequence, Topology
     from basegraph.topologies.transform._stay_home import stay_home
     from basegraph.topologies.transform.interchange import from_networkx
+    from basegraph.topologies.two_states.round import TwoStateRound
+    from basegraph.topologies.two_states.sequence import TwoStateSequence
     from basegraph.topologies.verify.certificate import Certificate, verify
     from basegraph.training._export import export
     from basegraph.training._sample import sample
@@ -103,6 +105,8 @@ else:
         "Topology": "basegraph.topologies.core.sequence",
         "from_networkx": "basegraph.topologies.transform.interchange",
         "stay_home": "basegraph.topologies.transform._stay_home",
+        "TwoStateRound": "basegraph.topologies.two_states.round",
+        "TwoStateSequence": "basegraph.topologies.two_states.sequence",
         "Certificate": "basegraph.topologies.verify.certificate",
         "verify": "basegraph.topologies.verify.certificate",
         "RunConfig": "basegraph.training.config",
@@ -144,6 +148,8 @@ __all__ = [
     "Split",
     "Text",
     "Topology",
+    "TwoStateRound",
+    "TwoStateSequence",
     "algorithm",
     "analysis",
     "bytes_per_round",

@@ -11,6 +11,7 @@ from basegraph.algorithms._stability import (
     stability,
 )
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm
+from support.quadratics import topology_of
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,28 @@ def test_local_steps_count():
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_one_node_is_always_stable(name):
-    assert stability(algorithm(name), bg.topology("base", n=1)).stable
+    assert stability(algorithm(name), topology_of(algorithm(name), "base", 1)).stable
+
+
+@pytest.mark.parametrize("n", [2, 5, 6, 25])
+def test_two_vectors_per_node_are_stable(n):
+    t = bg.topology("ceca", n=n)
+    assert stability(algorithm("dsgd-ceca"), t).radius < 1e-4  # nothing is left but rounding
+    verdict = stability(algorithm("dsgdm-ceca"), t, local_steps=2)
+    assert verdict.steps == 2 * t.period
+    assert verdict.radius == pytest.approx(0.9**verdict.steps, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "complaint"),
+    [
+        ("dsgdm", "ceca", "topology='ceca': keeps two vectors .* short:k=1; dsgd-ceca and dsgdm-"),
+        ("dsgd-ceca", "ring", "algorithm='dsgd-ceca': keeps two .* topology ceca instead of ring"),
+    ],
+)
+def test_methods_and_topologies_must_keep_as_many_vectors(name, spec, complaint):
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        require_stable(algorithm(name), bg.topology(spec, n=5))
 
 
 @pytest.mark.parametrize("name", ["dsgdm", "d2", "gradient-tracking"])

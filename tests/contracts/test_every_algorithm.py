@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import basegraph as bg
-from support.quadratics import D, Quadratics, average, mixes, run
+from basegraph.algorithms import no_mix
+from basegraph.topologies.two_states import PairRule
+from support.quadratics import D, Quadratics, average, mixes, run, topology_of
 
 NOT_CENTRALIZED = {"d2-published"}
 """It begins by doubling x and takes gradients twice, as published code does."""
@@ -46,20 +48,29 @@ def randomly_filled(state, random):
 
 
 class Recorded:
-    """A mix that remembers what it was given and what it returned."""
+    """A mix that remembers what was sent and what it returned."""
 
     def __init__(self, mix):
         self.mix, self.given, self.returned = mix, [], []
 
-    def __call__(self, v):
-        self.given.append(v)
-        self.returned.append(self.mix(v))
+    def __call__(self, sent, *other):
+        self.given.append(sent)
+        self.returned.append(self.mix(sent, *other))
         return self.returned[-1]
 
 
-def a_round(n=4):
-    matrix = bg.topology("ring", n=n)[0].matrix().toarray()
+def a_round(method, n=4, array=np.asarray):
+    """A ring; with two vectors per node, which change places, the node before is heard."""
+    if method.vectors == 2:
+        rule, before = PairRule(None, 0.5, 2 / 3, True), [(i - 1) % n for i in range(n)]
+        return lambda v, w: rule(v, w, v[before])
+    matrix = array(bg.topology("ring", n=n)[0].matrix().toarray())
     return lambda v: matrix @ v
+
+
+def row_of(mixed, i):
+    """Node i's part of what a mix returned, one array or two."""
+    return tuple(part[i] for part in mixed) if isinstance(mixed, tuple) else mixed[i]
 
 
 def test_has_a_one_line_description(name):
@@ -70,7 +81,7 @@ def test_the_state_is_a_named_tuple_that_keeps_its_shape(method, random):
     x, g = random.standard_normal((2, 4, D))
     for step in (0, 9):
         state = method.state(x, step)
-        _, after = method.step(x, g, state, 0.1, a_round())
+        _, after = method.step(x, g, state, 0.1, a_round(method))
         assert type(after) is type(state) is type(method.init(x))
         assert len(state) == len(type(state)._fields)
         for part, new in zip(state, after, strict=True):
@@ -82,19 +93,17 @@ def test_a_step_changes_nothing_that_it_was_given(method, random):
     x, g = random.standard_normal((2, 4, D))
     state = randomly_filled(method.init(x), random)
     kept = [part.copy() for part in (x, g, *state)]
-    method.step(x, g, state, 0.1, a_round())
+    method.step(x, g, state, 0.1, a_round(method))
     assert all(map(np.array_equal, (x, g, *state), kept))
 
 
 def test_numpy_and_torch_give_the_same(method, random):
     x = random.standard_normal((4, D))
     state, tensor = method.init(x), torch.tensor(x)
-    tensor_state, matrix = method.init(tensor), torch.tensor(a_round()(np.eye(4)))
+    tensor_state, mix = method.init(tensor), a_round(method, array=torch.tensor)
     for g in random.standard_normal((3, 4, D)):
-        x, state = method.step(x, g, state, 0.1, a_round())
-        tensor, tensor_state = method.step(
-            tensor, torch.tensor(g), tensor_state, 0.1, matrix.__matmul__
-        )
+        x, state = method.step(x, g, state, 0.1, a_round(method))
+        tensor, tensor_state = method.step(tensor, torch.tensor(g), tensor_state, 0.1, mix)
         for one, other in zip((x, *state), (tensor, *tensor_state), strict=True):
             assert np.allclose(one, other.numpy(), rtol=0, atol=1e-12)
 
@@ -106,11 +115,11 @@ def test_a_node_of_its_own_computes_its_row(method, random):
     state = method.init(x)
     own = [(row, method.init(row)) for row in x]
     for g in random.standard_normal((3, n, D)):
-        mix = Recorded(a_round(n))
+        mix = Recorded(a_round(method, n))
         x, state = method.step(x, g, state, 0.1, mix)
         for i, (row, row_state) in enumerate(own):
-            received = iter([all_rows[i] for all_rows in mix.returned])
-            row_mix = Recorded(lambda v, received=received: next(received))
+            received = iter([row_of(mixed, i) for mixed in mix.returned])
+            row_mix = Recorded(lambda *sent, received=received: next(received))
             own[i] = method.step(row, g[i], row_state, 0.1, row_mix)
             assert row.shape == (D,)
             assert all(
@@ -123,7 +132,7 @@ def test_a_node_of_its_own_computes_its_row(method, random):
 
 def test_messages_are_what_it_sends(method, random):
     x = random.standard_normal((4, D))
-    mix = Recorded(a_round())
+    mix = Recorded(a_round(method))
     method.step(x, x, method.init(x), 0.1, mix)
     assert sum(v.shape == x.shape for v in mix.given) == method.messages
 
@@ -132,9 +141,9 @@ def test_ends_with_mix_where_it_says_so(method, random):
     """x⁺ is the very array that `mix` returned, and the new state would be the same without it."""
     x, g = random.standard_normal((2, 4, D))
     state = randomly_filled(method.init(x), random)
-    mix = Recorded(a_round())
+    mix = Recorded(a_round(method))
     after, mixed_state = method.step(x, g, state, 0.1, mix)
-    _, own_state = method.step(x, g, state, 0.1, lambda v: v)
+    _, own_state = method.step(x, g, state, 0.1, no_mix(method))
     returned = any(after is v for v in mix.returned)
     independent = all(map(np.array_equal, mixed_state, own_state))
     assert method.ends_with_mix == (returned and independent)
@@ -144,7 +153,7 @@ def test_linear_where_it_says_so(method, random):
     """A step without gradients, and what is evaluated after it, as a function of (x, state)."""
 
     def after(x, *state):
-        x, state = method.step(x, 0 * x, kind(*state), 0.1, a_round())
+        x, state = method.step(x, 0 * x, kind(*state), 0.1, a_round(method))
         return [method.gradient_point(x, state), *state]
 
     x = np.zeros((4, D))
@@ -170,16 +179,16 @@ def test_weight_decay_is_in_the_gradient_or_decoupled(method, random):
     x, g = random.standard_normal((2, 4, D))
     state, decay = method.init(x), random.random((1, D))
     (moved, *after), (plain, *other) = (
-        method.move(x, g, state, 0.1, a_round(), decay),
-        method.move(x, g, state, 0.1, a_round()),
+        method.move(x, g, state, 0.1, a_round(method), decay),
+        method.move(x, g, state, 0.1, a_round(method)),
     )
     if method.decoupled_decay:
         pulled = 0.1 * decay * x
-        mixed = a_round()(pulled) if method.ends_with_mix else pulled
+        mixed = a_round(method)(pulled) if method.ends_with_mix else pulled
         assert np.allclose(moved, plain - mixed, rtol=0, atol=1e-12)
         assert all(map(np.array_equal, after[0], other[0]))
     else:
-        expected, _ = method.step(x, g + decay * x, state, 0.1, a_round())
+        expected, _ = method.step(x, g + decay * x, state, 0.1, a_round(method))
         assert np.array_equal(moved, expected)
         assert not np.allclose(moved, plain)
 
@@ -190,7 +199,7 @@ def test_a_step_alone_mixes_nothing(method, random):
     alone, after = method.move(x, g, state, 0.1, None)
     for i in range(4):
         own = type(state)(*(part[i] for part in state))
-        row, row_after = method.step(x[i], g[i], own, 0.1, lambda v: v)
+        row, row_after = method.step(x[i], g[i], own, 0.1, no_mix(method))
         for mine, part in zip((row, *row_after), (alone, *after), strict=True):
             assert np.allclose(mine, part[i], rtol=0, atol=1e-12)
 
@@ -200,7 +209,7 @@ def test_nodes_that_agree_stay_where_no_gradient_moves_them(method, random):
     x = np.tile(point, (4, 1))
     state = method.state(x, 9)
     for lr in (0.1, 0.0, 0.3):
-        x, state = method.step(x, 0 * x, state, lr, a_round())
+        x, state = method.step(x, 0 * x, state, lr, a_round(method))
         assert np.allclose(method.gradient_point(x, state), point, rtol=0, atol=1e-12)
 
 
@@ -242,7 +251,7 @@ def test_one_node_is_the_centralized_form(name, method):
     problem = Quadratics(1)
     expected = list(centralized(name, np.zeros((1, D)), [problem.gradients] * 30, [0.05] * 30))
     for steps in (1, 2, 7, 30):
-        x = run(method, problem, lambda step: lambda v: v, steps)
+        x = run(method, problem, lambda step: no_mix(method), steps)
         assert np.allclose(x, expected[steps - 1], rtol=1e-9, atol=1e-12)
 
 
@@ -257,7 +266,7 @@ def test_learning_rates_may_change_and_be_zero(name, method, random):
     if name in NONLINEAR:
         gradients[:] = gradients[:, :1]
     means = centralized(name, x.mean(axis=0), gradients.mean(axis=1), rates)
-    state, mix_at = method.init(x), mixes(bg.topology("base", n=n))
+    state, mix_at = method.init(x), mixes(topology_of(method, "base", n))
     for step, (g, lr, mean) in enumerate(zip(gradients, rates, means, strict=True)):
         mix = average if method.centralized else mix_at(step)
         before = x, state
@@ -274,13 +283,13 @@ def test_learning_rates_may_change_and_be_zero(name, method, random):
 def test_complete_graph_is_the_centralized_form(name, method):
     """With equal curvature, the average over nodes follows (momentum) SGD on the mean objective;
     methods that mix last have every node there."""
-    problem, t = Quadratics(6, same_curvature=True), bg.topology("complete", n=6)
+    problem, t = Quadratics(6, same_curvature=True), topology_of(method, "complete", 6)
     center = Quadratics(1)
     center.h = problem.h[:1]
     center.b = problem.solution[None]
     for steps in (1, 2, 5, 25):
         x = run(method, problem, mixes(t), steps)
-        expected = run(method, center, lambda step: lambda v: v, steps)
+        expected = run(method, center, lambda step: no_mix(method), steps)
         assert np.allclose(x.mean(axis=0), expected[0], rtol=1e-9, atol=1e-12)
         alike = method.ends_with_mix or method.centralized
         if alike or name in ("qg-dsgdm", "d2", "sgp", "decentlam"):
@@ -290,7 +299,7 @@ def test_complete_graph_is_the_centralized_form(name, method):
 @pytest.mark.parametrize("name", sorted(set(bg.ALGORITHMS) - OVERSHOOTS), indirect=True)
 @pytest.mark.parametrize("n", [5, 6, 25])
 def test_nodes_agree_after_a_period_without_gradients(name, n):
-    t = bg.topology("base", n=n)
+    t = topology_of(bg.algorithm(name), "base", n)
     x0 = np.random.default_rng(1).standard_normal((n, D))
     flat = Quadratics(n)
     flat.h = np.zeros_like(flat.h)
@@ -331,7 +340,7 @@ def test_options_in_the_spec_are_options(name, random):
             bg.algorithm(f"{name}:{option}={text}"),
         ):
             state = randomly_filled(method.init(x), np.random.default_rng(1))
-            moved, state = method.step(x, g, state, 0.1, a_round())
-            results.append(method.step(moved, g, state, 0.1, a_round())[0])
+            moved, state = method.step(x, g, state, 0.1, a_round(method))
+            results.append(method.step(moved, g, state, 0.1, a_round(method))[0])
         assert np.array_equal(results[1], results[2])
         assert not np.allclose(results[0], results[1])  # and it does something

@@ -64,7 +64,7 @@ def test_mnist_experiment_on_digits(monkeypatch, tmp_path):
 
 
 def test_pairs_experiment_compares_within_seeds(tmp_path):
-    chosen = [pairs.REFERENCE, "euclid:home=true"]
+    chosen = [pairs.REFERENCE, "euclid:home=true", "ceca"]
     settings = {**FIXED, "epochs": 2}
     folder = ResultFolder(tmp_path / "out", pairs.outputs([0.1]), force=False)
     table = {
@@ -81,6 +81,10 @@ def test_pairs_experiment_compares_within_seeds(tmp_path):
     assert mine["above base:k=1"] == pytest.approx(sum(gains) / 2, abs=0.006)
     assert mine["standard error"] == pytest.approx((max(gains) - min(gains)) / 2, abs=0.006)
     assert (mine["rounds"], mine["largest pair weight"]) == (4, "1/2")
+    two = table["ceca"]
+    assert (two["rounds"], two["vectors per node"], two["seeds"]) == (3, 2, 2)
+    assert two["largest pair weight"] == "–"  # no mixing matrices, no diagnostics
+    assert two.keys() == mine.keys()
     assert table[pairs.REFERENCE]["above base:k=1"] == 0
     for name in pairs.outputs([0.1]):
         assert (folder / name).stat().st_size > 0

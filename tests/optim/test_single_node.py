@@ -63,6 +63,35 @@ def test_a_single_node_trains_as_torch_does():
     assert dist.get_world_size() == 1
 
 
+def test_two_vectors_per_node_have_methods_of_their_own():
+    plain, net = model(), model()
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9))
+    options = {"lr": 0.1, "momentum": 0.9, "topology": "ceca"}
+    optimizer = bg.DecentralizedOptimizer(net.parameters(), "dsgdm-ceca", **options)
+    train(net, optimizer)
+    assert torch.allclose(values(net), values(plain), atol=1e-6)
+    again = model()
+    other = bg.DecentralizedOptimizer(again.parameters(), "dsgdm-ceca", **options)
+    again.load_state_dict(net.state_dict())
+    other.load_state_dict(optimizer.state_dict())
+    assert {*other.state[next(again.parameters())]} == {"other", "momentum"}
+    assert train(again, other, 3) == train(net, optimizer, 3)
+
+
+def test_two_vectors_per_node_are_refused_where_one_is_mixed():
+    net = model()
+    with pytest.raises(bg.InvalidArgument, match=r"topology='ceca': keeps two vec.*dsgdm-ceca"):
+        list(both(net, topology="ceca"))
+    with pytest.raises(bg.InvalidArgument, match=r"Gossip mixes one: use short:k=1"):
+        bg.Gossip(torch.optim.SGD(net.parameters(), lr=0.1), topology=bg.topology("ceca", n=1))
+    with pytest.raises(bg.InvalidArgument, match="algorithm='dsgd-ceca': keeps two vectors"):
+        bg.DecentralizedOptimizer(net.parameters(), "dsgd-ceca", lr=0.1)
+    with pytest.raises(bg.InvalidArgument, match="buffers='average': is for one vector per node"):
+        bg.DecentralizedOptimizer(
+            net.parameters(), "dsgd-ceca", lr=0.1, topology="ceca", model=net, buffers="average"
+        )
+
+
 # -- parameters that leave the buffer ----------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import basegraph as bg
@@ -19,6 +20,7 @@ def library_rounds(spec: str, n: int, steps: int) -> list[list[list[object]]]:
     rounds = []
     for step in range(t.period or steps):
         r = t.round(step)
+        r = r.messages() if spec == "ceca" else r
         weights = map(Fraction, r.numerators.tolist(), r.denominators.tolist())
         labels = [bg.Origin(o).label for o in r.origins]
         ends = zip(r.receivers.tolist(), r.senders.tolist(), weights, labels, strict=True)
@@ -38,6 +40,7 @@ SPECS = [
         "torus",
         "complete",
     ],
+    "ceca",
     *["d-equistatic:degree=3,seed=2", "u-equistatic:degree=2,seed=0"],
     *["one-peer-d-equidyn:seed=4", "one-peer-u-equidyn:seed=4"],
 ]
@@ -90,6 +93,28 @@ def test_every_euclid_that_fits_the_page_is_the_library_s(functions):
         assert tuple(factors) == library_factors(n)
         exact = tuple((shift % n, Fraction(a, b)) for shift, a, b in mirrors)
         assert exact == library_mirrors(n), n
+
+
+@needs_browser
+def test_two_vectors_per_node_are_the_library_s(functions):
+    for n in (1, 2, 5, 25, 37):
+        t = bg.topology("ceca", n=n)
+        shown = functions.evaluate(
+            """(n) => {
+              const t = topology("ceca", n);
+              const weights = Array.from({ length: t.period }, (_, step) => t.second(step));
+              const x0 = Array.from({ length: n }, (_, i) => i * i);
+              return { weights, errors: gossip(t, x0, t.period + 2).errors };
+            }""",
+            n,
+        )
+        heard = [h for step in range(t.period) for h in t.neighbors(0, step).values()]
+        if n > 1:
+            assert [(s["sent"], Fraction(*s["weight"])) for s in shown["weights"]] == [
+                (h.vector, h.y) for h in heard
+            ]
+        errors = bg.consensus_error(t, np.arange(n) ** 2.0, t.period + 2)
+        assert np.allclose(shown["errors"], errors, atol=1e-9)
 
 
 @needs_browser

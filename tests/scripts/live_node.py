@@ -2,8 +2,8 @@
 
 Usage: live_node.py SETTINGS, JSON with: goal (a file that will say at which step to end), kind
 ("decentralized", or a torch optimizer for Gossip), algorithm, options (of the optimizer), size,
-pause (seconds of a step), still_after (changes after which gradients are zero), dies (where it
-kills itself).
+pause (seconds of a step), still_after (changes after which gradients are zero), how (the average at
+the end is taken), dies (where it kills itself).
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ DTYPES = {"bfloat16": torch.bfloat16}
 
 def die(*arguments: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def average(optimizer: Any, settings: dict[str, Any]) -> None:
+    if settings.get("dies") == "averaging":
+        die()
+    optimizer.consensus(how=settings.get("how", "auto"))
 
 
 def main() -> None:
@@ -85,7 +91,7 @@ def main() -> None:
         write("step", new=optimizer.membership.epoch != before)
         if goal.exists() and optimizer.gossip_step >= int(goal.read_text() or "0") > 0:
             break
-    optimizer.consensus()
+    average(optimizer, settings)
     write("end", members=optimizer.members)
 
 

@@ -8,6 +8,7 @@ import torch.distributed as dist
 import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
+from basegraph.algorithms.method import no_mix
 from basegraph.engines.distributed import blocks
 from basegraph.engines.stacked.mixer import StackedMixer, average
 from support.launch import leave
@@ -28,6 +29,7 @@ SPECS = [
     "one-peer-d-equidyn",
     "ring",
 ]
+TWO_VECTORS = [name for name in ALGORITHMS if ALGORITHMS[name]().vectors == 2]
 
 
 def slope(node: int, step: int, x: torch.Tensor) -> torch.Tensor:
@@ -43,10 +45,6 @@ def start(dtype: torch.dtype) -> list[torch.Tensor]:
     return [torch.randn(shape, generator=draws).to(dtype) for shape in shapes]
 
 
-def identity(v):
-    return v
-
-
 def stacked(name, spec, dtype, lr, decay, local_steps, order):
     n = dist.get_world_size()
     t = bg.topology(spec, n=n)
@@ -58,13 +56,13 @@ def stacked(name, spec, dtype, lr, decay, local_steps, order):
     for step in range(STEPS):
         at = method.gradient_point(x, state)
         grad = torch.stack([slope(i, step, at[i]) for i in range(n)])
-        mix = identity
+        mix = no_mix(method)
         if communicates(step, local_steps):
             mix = average if method.centralized else mixer.round(round_index(step, local_steps))
         if order == "combine-then-adapt":
             pulled = lr * decay * x if method.decoupled_decay else 0 * x
             grad = grad if method.decoupled_decay else grad + decay * x
-            x, state = method.step(mix(x) - pulled, grad, state, lr, identity)
+            x, state = method.step(mix(x) - pulled, grad, state, lr, no_mix(method))
         else:
             x, state = method.move(x, grad, state, lr, mix, decay)
     return method.gradient_point(x, state)
@@ -105,9 +103,14 @@ def main() -> None:
     dist.init_process_group("gloo")
     blocks.BLOCK, blocks.SMALL_TENSOR = 100, 8  # several blocks, small tensors together
     for spec in SPECS:
-        for name in (*ALGORITHMS, *(MORE if spec == "base:k=1" else ())):
+        names = [name for name in ALGORITHMS if name not in TWO_VECTORS]
+        for name in (*names, *(MORE if spec == "base:k=1" else ())):
             compare(name, spec, torch.float64, 0.05, 0.01, 1, "adapt-then-combine")
         compare("dsgdm", spec, torch.float32, 0.05, 0.01, 1, "adapt-then-combine")
+    for name in TWO_VECTORS:
+        for local_steps in (1, 3):
+            compare(name, "ceca", torch.float64, 0.05, 0.01, local_steps, "adapt-then-combine")
+        compare(name, "ceca", torch.float32, 0.05, 0.01, 1, "adapt-then-combine")
     for name in ("dsgd", "dsgdm", "adamw"):
         for local_steps in (1, 3):
             compare(name, "base:k=1", torch.float32, 0.05, 0.01, local_steps, "combine-then-adapt")

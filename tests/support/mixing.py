@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+import basegraph as bg
 from basegraph.engines.captured.tables import RoundTables
 from basegraph.engines.stacked.mixer import dense, few_neighbors
 from basegraph.engines.stacked.peers import peers_of
@@ -23,6 +24,11 @@ def forms(t, dtype):
         now = {name: v.to(dtype) if v.is_floating_point() else v for name, v in now.items()}
         mixes[f"table, {'gathered' if gathers else 'dense'}"] = tables.mix(now)
     return mixes
+
+
+def spec_for(name, spec="base:k=1"):
+    """A topology that a method can be trained on: this one, or `ceca` for two vectors per node."""
+    return "ceca" if bg.algorithm(name).vectors == 2 else spec
 
 
 FORMS = ["gathered", "dense", "table, gathered", "table, dense"]

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
+import basegraph as bg
+from basegraph.topologies.two_states import PairRule, TwoStateSequence, pair_round
+
 D = 6
 
 
@@ -28,8 +31,22 @@ class Quadratics:
 
 def mixes(t):
     """step -> mix, by the rounds of a topology."""
+    if isinstance(t, TwoStateSequence):
+        rounds = [pair_round(t, step) for step in range(t.period)]
+        return lambda step: pair_mix(*rounds[step % len(rounds)])
     matrices = [r.matrix().toarray() for r in t]
     return lambda step: lambda v: matrices[step % len(matrices)] @ v
+
+
+def pair_mix(peers, weights, swaps):
+    """The mix of a round with two vectors per node."""
+    rule = PairRule(None, weights[:, :1], weights[:, 1:], swaps)
+    return lambda v, w: rule(v, w, v[peers])
+
+
+def topology_of(method, spec, n):
+    """The topology of this spec; `ceca` for a method whose nodes keep two vectors."""
+    return bg.topology("ceca" if method.vectors == 2 else spec, n=n)
 
 
 def average(v):

@@ -23,6 +23,7 @@ from basegraph.training.folder import RunFolder
 from basegraph.training.watcher import Watcher
 from support.cli import ok, run_here
 from support.held import held
+from support.mixing import spec_for
 
 SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 
@@ -35,7 +36,10 @@ def metrics(folder):
 @pytest.mark.parametrize("stop", [7, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 30))])
 def test_resumes_bit_for_bit(name, stop, tmp_path):
     damping = {"damping": "auto"} if name == "d2" else {}
-    config = RunConfig(algorithm=name, allow_unstable=True, lr=0.02, **SHORT, **damping)
+    spec = spec_for(name)
+    config = RunConfig(
+        algorithm=name, topology=spec, allow_unstable=True, lr=0.02, **SHORT, **damping
+    )
     whole = train(config, tmp_path / "whole")
 
     def stepped(step, total, loss):

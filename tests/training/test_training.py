@@ -16,15 +16,16 @@ from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
 from basegraph.training.run import Diverged
+from support.mixing import spec_for
 
-MOMENTUM = {"dsgdm", "qg-dsgdm", "momentum-tracking", "decentlam", "allreduce-sgd"}
+MOMENTUM = {"dsgdm", "dsgdm-ceca", "qg-dsgdm", "momentum-tracking", "decentlam", "allreduce-sgd"}
 SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_every_algorithm_trains(name, tmp_path):
     damping = {"damping": "auto"} if name == "d2" else {}
-    spec = "ring" if name in ("exact-diffusion", "decentlam") else "base:k=1"
+    spec = "ring" if name in ("exact-diffusion", "decentlam") else spec_for(name)
     slow = {"momentum": 0.0, "lr": 0.2} if name not in MOMENTUM else {"lr": 0.05}
     if name == "decentlam":
         slow["lr"] = 0.01

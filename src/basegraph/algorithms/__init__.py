@@ -26,7 +26,7 @@ from basegraph.algorithms._stability import (
 )
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
-from basegraph.algorithms.method import Method, damped
+from basegraph.algorithms.method import Method, damped, no_mix, require_same_vectors
 from basegraph.algorithms.outer import outer_method, with_outer
 
 __all__ = [
@@ -38,8 +38,10 @@ __all__ = [
     "communicates",
     "damped",
     "largest_stable_damping",
+    "no_mix",
     "outer_method",
     "parse_algorithm",
+    "require_same_vectors",
     "require_stable",
     "round_index",
     "stability",

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from basegraph.algorithms.method import Method, Mix
+from basegraph.algorithms.method import Method, Mix, PairMix, require_same_vectors
 from basegraph.errors import BasegraphError
 from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray
 from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.exchange import PairRule, pair_round
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 
 DENSE = 600
 """Up to this many unknowns the matrix is built; beyond, Arnoldi iteration finds the radius."""
@@ -46,7 +48,7 @@ class Stability:
         return self.radius < 1 - SLACK
 
 
-def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stability:
+def stability(method: Method, topology: AnyTopology, local_steps: int = 1) -> Stability:
     """The spectral radius of one period without gradients, on the disagreement space.
 
     Args:
@@ -73,7 +75,8 @@ def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stabi
     steps = (topology.period or SAMPLED) * local_steps
     if n == 1 or method.centralized or not method.linear:
         return Stability(0.0, steps)  # nothing to disagree about, or DSGD but for gradients
-    matrices = [topology.round(number).matrix() for number in range(steps // local_steps)]
+    require_same_vectors(method, topology)
+    mixes = [_mix(topology, number) for number in range(steps // local_steps)]
     between_rounds = _local_steps_matrix(method, local_steps - 1)
     parts = len(between_rounds)
 
@@ -81,16 +84,16 @@ def stability(method: Method, topology: Topology, local_steps: int = 1) -> Stabi
         """(parts * n, columns): x and the state's vectors below each other, one period on."""
         blocks = z.reshape(parts, n, -1)
         blocks = blocks - blocks.mean(axis=1, keepdims=True)
-        for w in matrices:
+        for mix in mixes:
             if local_steps > 1:
                 blocks = np.tensordot(between_rounds, blocks, axes=1)
-            blocks = _step(method, blocks, w.__matmul__)
+            blocks = _step(method, blocks, mix)
         return (blocks - blocks.mean(axis=1, keepdims=True)).reshape(z.shape)
 
     return Stability(_spectral_radius(period, parts * n), steps)
 
 
-def require_stable(method: Method, topology: Topology, local_steps: int = 1) -> None:
+def require_stable(method: Method, topology: AnyTopology, local_steps: int = 1) -> None:
     """Refuse a method that is unstable on a topology.
 
     Args:
@@ -136,8 +139,10 @@ def largest_stable_damping(topology: Topology, local_steps: int = 1) -> float:
     )
 
 
-def _stable_alternatives(topology: Topology, local_steps: int) -> str:
+def _stable_alternatives(topology: AnyTopology, local_steps: int) -> str:
     """What is stable here of the methods for heterogeneous data, as a sentence; or nothing."""
+    if isinstance(topology, TwoStateSequence):
+        return ""
     stable = [
         name
         for name in ("gradient-tracking", "qg-dsgdm")
@@ -150,7 +155,7 @@ def _stable_alternatives(topology: Topology, local_steps: int) -> str:
     return f"Stable choices: {', '.join(stable)}. " if stable else ""
 
 
-def _is_stable(name: str, topology: Topology, local_steps: int, **options: object) -> bool:
+def _is_stable(name: str, topology: AnyTopology, local_steps: int, **options: object) -> bool:
     from basegraph.algorithms.catalog import algorithm
 
     return stability(algorithm(name, **options), topology, local_steps).stable
@@ -164,7 +169,21 @@ def _local_steps_matrix(method: Method, steps: int) -> FloatArray:
     return power
 
 
-def _step(method: Method, blocks: FloatArray, mix: Mix | None) -> FloatArray:
+def _mix(topology: AnyTopology, step: int) -> Mix | PairMix:
+    """The mix of a step, on (n, columns)."""
+    if not isinstance(topology, TwoStateSequence):
+        mix: Mix = topology.round(step).matrix().__matmul__
+        return mix
+    peers, weights, swaps = pair_round(topology, step)
+
+    def mix_two(v: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        rule = PairRule(None, weights[:, :1], weights[:, 1:], swaps)  # type: ignore[arg-type]
+        return rule(v, w, v[peers])
+
+    return mix_two
+
+
+def _step(method: Method, blocks: FloatArray, mix: Mix | PairMix | None) -> FloatArray:
     """x and the state's vectors, (parts, n, columns), one step on."""
     kind = type(method.init(np.zeros((1, 1))))
     x, state = method.move(blocks[0], np.zeros_like(blocks[0]), kind(*blocks[1:]), 1.0, mix)

@@ -15,6 +15,7 @@ from basegraph.algorithms.allreduce import allreduce_sgd
 from basegraph.algorithms.d2 import d2, d2_published
 from basegraph.algorithms.decentlam import decentlam
 from basegraph.algorithms.dsgd import dsgd
+from basegraph.algorithms.dsgd_ceca import dsgd_ceca, dsgdm_ceca
 from basegraph.algorithms.dsgdm import dsgdm
 from basegraph.algorithms.exact_diffusion import exact_diffusion
 from basegraph.algorithms.gradient_tracking import gradient_tracking
@@ -38,6 +39,8 @@ _FACTORIES: dict[str, Callable[..., Method]] = {
     "adamw": adamw,
     "allreduce-sgd": allreduce_sgd,
     "allreduce-adamw": allreduce_adamw,
+    "dsgd-ceca": dsgd_ceca,
+    "dsgdm-ceca": dsgdm_ceca,
 }
 
 

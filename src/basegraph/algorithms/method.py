@@ -12,14 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from basegraph.errors import InvalidArgument
+from basegraph.topologies.two_states.sequence import TWO_VECTORS, AnyTopology, TwoStateSequence
+
 Array = Any
 """A torch tensor or a numpy array: only operators both have are used."""
 Mix = Callable[[Array], Array]
+PairMix = Callable[[Array, Array], tuple[Array, Array]]
+"""The round of a topology with two vectors per node: (the one it sends, the other) -> both."""
 State = Any
 """A NamedTuple of arrays."""
 Init = Callable[[Array], State]
 Step = Callable[..., tuple[Array, State]]
-"""step(x, grad, state, lr, mix); with `Method.decoupled_decay`, weight decay λ comes last."""
+"""step(x, grad, state, lr, mix) with a `Mix`, or a `PairMix` of two vectors; with
+`Method.decoupled_decay`, weight decay λ comes last."""
 
 
 class Stateless(NamedTuple):
@@ -29,6 +35,11 @@ class Stateless(NamedTuple):
 def identity(v: Array) -> Array:
     """The mix of a step at which nobody communicates."""
     return v
+
+
+def both(v: Array, w: Array) -> tuple[Array, Array]:
+    """The mix of two vectors at a step at which nobody communicates."""
+    return v, w
 
 
 def at_x(x: Array, state: State) -> Array:
@@ -47,6 +58,9 @@ class Method:
     """Vectors of the model's size that a node sends to each neighbor in one round."""
     gradient_point: Callable[[Array, State], Array] = at_x
     """Where the gradient of this step is taken, and what is evaluated."""
+    vectors: int = 1
+    """Vectors of a node that a round mixes: 2 for two-state topologies, whose `mix` takes both.
+    The second is the first part of the state."""
     centralized: bool = False
     """Whether `mix` must be the exact average (all-reduce) instead of the topology's round."""
     ends_with_mix: bool = False
@@ -56,7 +70,7 @@ class Method:
     decoupled_decay: bool = False
     """Whether `step` takes weight decay by itself (AdamW) instead of as a part of the gradient."""
     local_step: Step | None = None
-    """The step at which nobody communicates; if None, `step` with the identity as its mix."""
+    """The step at which nobody communicates; if None, `step` with `no_mix` as its mix."""
     slow: tuple[str, ...] = ()
     """The fields of the state that `local_step` leaves as they are."""
     outer: Method | None = None
@@ -74,7 +88,13 @@ class Method:
         return (self.restart or self.init)(x) if step else self.init(x)
 
     def move(
-        self, x: Array, grad: Array, state: State, lr: Any, mix: Mix | None, decay: Any = 0.0
+        self,
+        x: Array,
+        grad: Array,
+        state: State,
+        lr: Any,
+        mix: Mix | PairMix | None,
+        decay: Any = 0.0,
     ) -> tuple[Array, State]:
         """One step as engines make it: with or without communication, and with weight decay.
 
@@ -92,12 +112,50 @@ class Method:
 
         """
         step = self.step if mix is not None or self.local_step is None else self.local_step
-        mix = identity if mix is None else mix  # not `or`: compilers ask what a lambda's truth is
+        if mix is None:  # not `or`: compilers ask what a lambda's truth is
+            mix = no_mix(self)
         if self.decoupled_decay:
             return step(x, grad, state, lr, mix, decay)
         if not isinstance(decay, float) or decay:
             grad = grad + decay * self.gradient_point(x, state)
         return step(x, grad, state, lr, mix)
+
+
+def no_mix(method: Method) -> Mix | PairMix:
+    """The mix of a step at which nobody communicates.
+
+    Args:
+        method: Whose step it is.
+
+    """
+    return both if method.vectors == 2 else identity
+
+
+def require_same_vectors(method: Method, topology: AnyTopology) -> None:
+    """Refuse a method whose nodes keep another number of vectors than the topology's.
+
+    Args:
+        method: The method.
+        topology: Which nodes talk when.
+
+    Raises:
+        InvalidArgument: If they do not go together; names what does.
+
+    """
+    two = isinstance(topology, TwoStateSequence)
+    if two and method.vectors == 1:
+        raise InvalidArgument(
+            "topology",
+            topology.spec,
+            f"keeps {TWO_VECTORS}: {method.name} needs a topology with one, such as short:k=1; "
+            f"dsgd-ceca and dsgdm-ceca train on {topology.name}",
+        )
+    if not two and method.vectors == 2:
+        raise InvalidArgument(
+            "algorithm",
+            method.name,
+            f"keeps {TWO_VECTORS}: it needs the topology ceca instead of {topology.spec}",
+        )
 
 
 def damped(mix: Mix, share: float) -> Mix:

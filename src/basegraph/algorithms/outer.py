@@ -18,6 +18,7 @@ from basegraph.algorithms.method import Array, Method, Mix, State, at_x
 from basegraph.algorithms.options import above_zero
 from basegraph.errors import InvalidArgument
 from basegraph.specs import parse
+from basegraph.topologies.two_states.sequence import TWO_VECTORS
 
 OUTER_LR = 0.7
 """The outer learning rate of DiLoCo, with Nesterov's momentum 0.9."""
@@ -36,15 +37,15 @@ def with_outer(inner: Method, outer: Method, lr: float = OUTER_LR) -> Method:
 
     Args:
         inner: The method of local steps; it must not be centralized.
-        outer: The method of the anchor, any of the catalogue.
+        outer: The method of the anchor, any of the catalogue with one vector per node.
         lr: The outer learning rate, which stays as it is.
 
     Returns:
         The composed method; its state is the inner one's, the anchor, and the outer one's.
 
     Raises:
-        InvalidArgument: If the inner method communicates by itself, or the learning rate is not
-            above 0.
+        InvalidArgument: If the inner method communicates by itself, one of them keeps two vectors
+            per node, or the learning rate is not above 0.
 
     Example:
         >>> from basegraph.algorithms.catalog import algorithm
@@ -61,6 +62,12 @@ def with_outer(inner: Method, outer: Method, lr: float = OUTER_LR) -> Method:
     outer = outer_method(outer)
     if inner.outer is not None:
         raise InvalidArgument("algorithm", inner.name, "has an outer method already")
+    if inner.vectors == 2:
+        raise InvalidArgument(
+            "algorithm",
+            inner.name,
+            f"keeps {TWO_VECTORS}: local steps with an outer method have one, as dsgdm",
+        )
     of_inner, of_outer = _state_kind(inner), _state_kind(outer)
     slow = ("anchor", *(f"outer_{name}" for name in of_outer._fields))
     composed = _state_type((*of_inner._fields, *slow))
@@ -112,7 +119,8 @@ def outer_method(spec: str | Method) -> Method:
         spec: `name` or `name:option=value,...`, as for `algorithm`; or a method.
 
     Raises:
-        InvalidArgument: If there is no such method or option, or a value is not accepted.
+        InvalidArgument: If there is no such method or option, a value is not accepted, or the
+            method keeps two vectors per node.
 
     Example:
         >>> outer_method("dsgdm:momentum=0.8").spec
@@ -122,9 +130,18 @@ def outer_method(spec: str | Method) -> Method:
     if isinstance(spec, Method):
         if spec.outer is not None:
             raise InvalidArgument("outer", spec.name, "has an outer method already")
-        return spec
+        return _with_one_vector(spec)
     name, options = parse("outer", spec, ALGORITHMS)
-    return ALGORITHMS[name](**options)
+    return _with_one_vector(ALGORITHMS[name](**options))
+
+
+def _with_one_vector(outer: Method) -> Method:
+    """The outer method, refused if its anchor would be two vectors: a node has one model."""
+    if outer.vectors == 2:
+        raise InvalidArgument(
+            "outer", outer.name, f"keeps {TWO_VECTORS}: an outer method has one, as dsgdm"
+        )
+    return outer
 
 
 def _state_kind(method: Method) -> Any:

@@ -16,6 +16,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.experiments.scaling import ALL_REDUCES, Network, rows, thinned
 from basegraph.topologies.catalog import parse_specs
+from basegraph.topologies.two_states.sequence import TWO_VECTORS
 
 MOST_SIZES = 64
 SPECS = (
@@ -133,7 +134,7 @@ def _line(row: dict[str, Any]) -> list[object]:
 
     return [
         row["n"],
-        row["topology"],
+        row["topology"] if row["vectors_per_node"] == 1 else f"{row['topology']} ({TWO_VECTORS})",
         row["rounds"],
         mega(row["bytes_per_step"]),
         short(row["seconds_per_step"]),

@@ -14,6 +14,8 @@ from basegraph.experiments.consensus import measure
 from basegraph.experiments.store import write_csv
 from basegraph.storage.files import writable
 from basegraph.topologies.catalog import parse_specs, topology
+from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import TWO_VECTORS, TwoStateSequence
 
 DEFAULT = "base:k=1,base:k=2,base:k=3,base:k=4,exponential,one-peer-exponential,ring,torus"
 COLUMNS = 8
@@ -68,7 +70,7 @@ def consensus(
     table(
         ["n", "topology", "degree", *[f"round {step}" for step in shown]],
         [
-            (t.n, t.spec, t.max_degree, *[f"{median(errors[t.n, t.spec, s]):.0e}" for s in shown])
+            (t.n, _name(t), t.max_degree, *[f"{median(errors[t.n, t.spec, s]):.0e}" for s in shown])
             for t in built
         ],
         title="consensus error" + (f", median of {len(seeds)} starts" if len(seeds) > 1 else ""),
@@ -76,3 +78,7 @@ def consensus(
     for path in (plot, csv):
         if path is not None:
             print(f"written to {path}")
+
+
+def _name(t: Topology | TwoStateSequence) -> str:
+    return f"{t.spec} ({TWO_VECTORS})" if isinstance(t, TwoStateSequence) else t.spec

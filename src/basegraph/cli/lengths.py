@@ -15,7 +15,8 @@ from basegraph.errors import InvalidArgument, unknown
 from basegraph.experiments.lengths import measure
 from basegraph.experiments.store import write_csv
 from basegraph.storage.files import writable
-from basegraph.topologies.catalog import TOPOLOGIES
+from basegraph.topologies.catalog import TOPOLOGIES, TWO_STATE_NAMES
+from basegraph.topologies.two_states.sequence import TWO_VECTORS
 
 
 def lengths(
@@ -25,7 +26,10 @@ def lengths(
     degree: Annotated[str, typer.Option("--degree", "-k", metavar="K", help="such as 1:5")] = "1:5",
     topologies: Annotated[
         str,
-        typer.Option(metavar="NAMES", help="catalogue names with an option k, separated by commas"),
+        typer.Option(
+            metavar="NAMES",
+            help="catalogue names with an option k, or ceca (two vectors per node), by commas",
+        ),
     ] = "simple-base,base",
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="draw to this .png, .svg or .pdf")
@@ -45,6 +49,7 @@ def lengths(
     """
     names = [name for name in topologies.split(",") if name]
     with_k = [name for name, builder in TOPOLOGIES.items() if "k" in builder.options]
+    with_k += TWO_STATE_NAMES
     for name in names:
         if name not in with_k:
             raise unknown("--topologies", name, with_k)
@@ -66,10 +71,13 @@ def lengths(
         return
     columns = [*names, "theorem_1", "lower_bound"]
     table(
-        ["k", "n", *[f"mean {column}" for column in columns]],
+        ["k", "n", *[f"mean {_heading(column)}" for column in columns]],
         [(k, nodes, *_means(rows, k, columns)) for k in degrees],
         title="rounds until exact consensus, mean over n",
     )
+    for name in names:
+        if name in TWO_STATE_NAMES:
+            print(f"{name}: {TWO_VECTORS}, k = 1; the lower bound is for one vector per node")
     if optimal:
         _print_optimal(rows, degrees, names)
     for path in (plot, csv_path):
@@ -80,11 +88,18 @@ def lengths(
 def _print_optimal(rows: list[dict[str, int | None]], degrees: list[int], names: list[str]) -> None:
     """The n for which no sequence can be shorter."""
     for name in names:
+        if name in TWO_STATE_NAMES:
+            print(f"\n{name}: ceil(log2 n) rounds, the least with one message in, for every n")
+            continue
         for k in degrees:
             chosen = [row for row in rows if row["k"] == k]
             met = [str(row["n"]) for row in chosen if row[name] == row["lower_bound"]]
             print(f"\n{name}, k = {k}: at the lower bound for {len(met)} of {len(chosen)} n")
             print(fill(", ".join(met), width=100))
+
+
+def _heading(column: str) -> str:
+    return f"{column} ({TWO_VECTORS})" if column in TWO_STATE_NAMES else column
 
 
 def _means(rows: list[dict[str, int | None]], k: int, columns: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ import typer
 
 from basegraph.cli.arguments import Force, build, check_picture, whole_number
 from basegraph.cli.output import as_json, table
+from basegraph.cli.two_states import show_two_states
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.analysis.diagnostics import (
     MEANINGS,
@@ -23,6 +24,7 @@ from basegraph.topologies.catalog import TOPOLOGIES
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.two_states.sequence import TwoStateSequence
 
 SHOWN = 12
 """Edges listed in one cell before the rest is counted only."""
@@ -79,6 +81,9 @@ def topology(
     )
     count = built.period or 4 if steps is None else whole_number("--steps", steps)
     one = None if node is None else whole_number("--node", node, low=0)
+    if isinstance(built, TwoStateSequence):
+        show_two_states(built, count, one, properties=bool(properties), draw=draw, json=json)
+        return
     if properties and one is not None:
         raise InvalidArgument("--node", one, "is one node; --properties are of the whole topology")
     if properties and not isinstance(built, Sequence):
@@ -133,6 +138,7 @@ def describe(built: Topology, count: int) -> dict[str, Any]:
         "n": built.n,
         "period": built.period,
         "max_degree": built.max_degree,
+        "vectors_per_node": 1,
         "symmetric": built.symmetric,
         "note": built.note,
         "edge_fields": [*ends, "weight", "added_by"],

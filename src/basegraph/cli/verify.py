@@ -12,6 +12,7 @@ from basegraph.cli.arguments import build, degree_option, whole_number, whole_nu
 from basegraph.cli.output import as_json, progress
 from basegraph.errors import InvalidArgument, InvalidRound, NotFiniteTime
 from basegraph.topologies.catalog import parse_spec
+from basegraph.topologies.two_states.sequence import TWO_VECTORS
 from basegraph.topologies.verify.certificate import Certificate
 from basegraph.topologies.verify.certificate import verify as prove
 
@@ -111,6 +112,8 @@ def _summary(proved: list[Certificate], failed: int, undefined: int) -> str:
     if proved:
         parts.append(f"longest {max(c.period for c in proved)} rounds")
         parts.append(f"largest degree {max(c.max_degree for c in proved)}")
+        if max(c.vectors_per_node for c in proved) == 2:
+            parts.append(TWO_VECTORS)
     parts.append(f"{failed} failed")
     if undefined:
         parts.append(f"{undefined} not defined for their n")

@@ -19,7 +19,7 @@ from basegraph.data.plan import SamplePlanner
 from basegraph.engines.evaluation import Measure, Score, Selection
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 
 class Engine(Protocol):
@@ -131,7 +131,7 @@ class EngineProblem(Protocol):
     method: Method
     model: FlatModel
     planner: SamplePlanner
-    topology: Topology
+    topology: AnyTopology
     steps_per_epoch: int
     loss: Loss
     measure: Measure

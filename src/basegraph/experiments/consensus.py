@@ -11,6 +11,7 @@ from basegraph.experiments.store import ResultFolder
 from basegraph.topologies.analysis._gossip import consensus_error, gaussian_start
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.two_states.sequence import TwoStateSequence
 
 BASELINES = ["one-peer-exponential", "exponential", "ring", "torus"]
 
@@ -47,13 +48,16 @@ FIGURES = (
 )
 
 
-def measure(topologies: Iterable[Topology], steps: int, seeds: list[int]) -> list[dict[str, Any]]:
+def measure(
+    topologies: Iterable[Topology | TwoStateSequence], steps: int, seeds: list[int]
+) -> list[dict[str, Any]]:
     """The consensus error of every topology from every Gaussian start, as rows for a table."""
     return [
         {
             "n": t.n,
             "topology": t.spec,
             "degree": t.max_degree,
+            "vectors_per_node": t.states if isinstance(t, TwoStateSequence) else 1,
             "seed": seed,
             "step": step,
             "error": float(error),

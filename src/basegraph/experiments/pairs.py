@@ -1,5 +1,8 @@
 """Which topology of degree one trains best: all of them on the same data, seed by seed.
 
+Beside those that mix one vector per node stands `ceca`, which keeps two and sends one: it is
+trained by the form of the same method for two vectors, `dsgdm-ceca`.
+
 A seed decides the data split, the start and the order of samples, for every topology alike; so
 topologies are compared by the differences within a seed, whose spread is smaller than that of the
 accuracies themselves.
@@ -19,12 +22,15 @@ from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.plots.learning import draw_learning
 from basegraph.topologies.analysis.diagnostics import diagnose
-from basegraph.topologies.catalog import topology
+from basegraph.topologies.catalog import TWO_STATE_NAMES, topology
 from basegraph.topologies.core.sequence import Sequence
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 from basegraph.training.config import RunConfig
 from basegraph.training.metrics import Metrics
 
 REFERENCE = "base:k=1"
+TWO_STATE_METHOD = "dsgdm-ceca"
+"""What trains with two vectors per node; the others take the default, dsgdm."""
 TOPOLOGIES = (
     REFERENCE,
     "base:k=1,home=true",
@@ -35,6 +41,7 @@ TOPOLOGIES = (
     "short:k=1,home=true",
     "steady",
     "steady:home=true",
+    "ceca",
 )
 """As built, and so that values stay at home; the weights of one-peer-exponential are 1/2 anyway."""
 
@@ -68,8 +75,7 @@ def reproduce(
     names = distinct_topologies(topologies, settings["nodes"])
     what = RunConfig(**settings).computes()
     sweep = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
-    grid = {"topology": list(names), "lr": rates, "seed": seeds}
-    runs = expand(settings, [grid], "pairs")
+    runs = expand(settings, grids(names, rates, seeds), "pairs")
     run_sweep(runs, sweep, progress=progress(list(sweep.left(runs))))
     folder.table("runs.csv", [_row(name, run, sweep) for name, run in runs.items()])
     table = [row for rate in rates for row in summary(runs, rate, sweep, names)]
@@ -82,6 +88,19 @@ def reproduce(
         curves = [{"config": vars(run), "rows": sweep.rows(n)} for n, run in drawn.items()]
         draw_learning(curves, [folder / f"curves-{rate:g}.png"])
     return table
+
+
+def grids(names: Iterable[str], rates: list[float], seeds: list[int]) -> list[dict[str, Any]]:
+    """The runs: one grid of topologies with one vector per node, one of those with two."""
+    both: dict[bool, list[str]] = {False: [], True: []}
+    for name in names:
+        both[name in TWO_STATE_NAMES].append(name)
+    made: list[dict[str, Any]] = []
+    for two, specs in both.items():
+        if specs:
+            method = {"algorithm": [TWO_STATE_METHOD]} if two else {}
+            made.append({"topology": specs, **method, "lr": rates, "seed": seeds})
+    return made
 
 
 def summary(
@@ -123,14 +142,17 @@ def summary(
 def properties(name: str, n: int) -> dict[str, Any]:
     """What is known of a topology before training."""
     t = _sequence(name, n)
+    if isinstance(t, TwoStateSequence):  # what is diagnosed of mixing matrices is not defined
+        columns = diagnose(topology(REFERENCE, 2)).row()
+        return {"rounds": t.period, "vectors per node": 2, **dict.fromkeys(columns, "–")}
     known = diagnose(t).row()
     rounded = {k: round(v, 4) if isinstance(v, float) else v for k, v in known.items()}
-    return {"rounds": t.period, **rounded}
+    return {"rounds": t.period, "vectors per node": 1, **rounded}
 
 
-def _sequence(name: str, n: int) -> Sequence:
-    t = topology(name, n)
-    if not isinstance(t, Sequence) or t.max_degree > 1:
+def _sequence(name: str, n: int) -> Sequence | TwoStateSequence:
+    t: AnyTopology = topology(name, n)
+    if not isinstance(t, Sequence | TwoStateSequence) or t.max_degree > 1:
         raise InvalidArgument("topologies", name, "must have a period and one neighbor a round")
     return t
 

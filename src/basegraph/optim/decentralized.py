@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms._stability import Unstable, largest_stable_damping, require_stable
-from basegraph.algorithms.method import Method
+from basegraph.algorithms.method import Method, require_same_vectors
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
 from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.method import NodeMethod, require_order
@@ -30,7 +30,8 @@ from basegraph.optim.node_optimizer import (
 )
 from basegraph.optim.outer import outer_facts, outer_of
 from basegraph.optim.state_views import StateViews
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.analysis.network import Network
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 
 LOG = logging.getLogger("basegraph")
 GROUP_KEYS = (
@@ -51,7 +52,8 @@ class DecentralizedOptimizer(NodeOptimizer):
             options of the method.
         algorithm: A catalogue name, or a method made before.
         lr: The learning rate η.
-        topology: A catalogue name, built for the number of nodes, or a topology.
+        topology: A catalogue name, built for the number of nodes, or a topology. The methods
+            dsgd-ceca and dsgdm-ceca need one with two vectors per node: "ceca".
         momentum: An option of the method.
         nesterov: An option of the method.
         damping: An option of the method; "auto" takes the largest that is stable.
@@ -92,7 +94,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         algorithm: str | Method = "dsgdm",
         *,
         lr: float,
-        topology: str | Topology = "base:k=1",
+        topology: str | AnyTopology = "base:k=1",
         momentum: float | None = None,
         nesterov: bool | None = None,
         damping: float | str | None = None,
@@ -133,8 +135,17 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._family.require_known(options)
         nodes = membership_for(membership, lighthouse, group, topology, node_options)
         t = topology_for(topology, nodes)
+        require_same_vectors(self._family.method(self._family.defaults), t)
+        if isinstance(t, TwoStateSequence) and buffers == "average":
+            raise InvalidArgument(
+                "buffers",
+                buffers,
+                f"is for one vector per node, not for {t.spec}; with 'local', consensus() and "
+                f"averaged() average them",
+            )
         self._auto_damping, self._allow_unstable = damping == "auto", allow_unstable
         if damping == "auto":
+            assert not isinstance(t, TwoStateSequence)  # or it has been refused above
             options["damping"] = largest_stable_damping(t, local_steps)
         options = {**self._family.defaults, **options}
         Joinable.__init__(self)
@@ -217,11 +228,19 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._step()
         return loss
 
-    def consensus(self) -> None:
-        """Set every node's model, and its anchor if it has one, to the average of all models."""
-        super().consensus()
+    def consensus(self, how: str = "auto", network: Network | None = None) -> None:
+        """Set every node's model to the average of all, and its anchor or second vector, too.
+
+        Args:
+            how: How the average is taken: see `NodeOptimizer.consensus`.
+            network: The network that "auto" is about.
+
+        """
+        super().consensus(how, network)
         if self.method.outer is not None:
             self._steps.own_vectors()["anchor"].copy_(self.model)
+        if self.method.vectors == 2:
+            self._steps.state[0].copy_(self.model)
 
     def _step_without_data(self) -> None:
         self._step(without_gradient=True)
@@ -284,6 +303,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         """Go on with other nodes; a state that is tied to those that were there begins anew."""
         t, local_steps = self.topology, self._node.options.local_steps
         if self._auto_damping:
+            assert not isinstance(t, TwoStateSequence)  # or it was refused when this was built
             damping = largest_stable_damping(t, local_steps)
             for group in self.param_groups:
                 group["damping"] = damping
@@ -295,7 +315,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._show_state()
         super().nodes_changed(change)
 
-    def _warn_if_unstable(self, method: Method, t: Topology, local_steps: int) -> None:
+    def _warn_if_unstable(self, method: Method, t: AnyTopology, local_steps: int) -> None:
         """Of a topology that the optimizer was not built for: the others must not stop for it."""
         try:
             require_stable(method, t, local_steps)

@@ -26,7 +26,9 @@ from basegraph.optim.node_optimizer import (
     topology_for,
 )
 from basegraph.optim.outer import outer_facts, outer_of
+from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import refuse_two_states
 
 
 class Gossip(NodeOptimizer):
@@ -107,11 +109,16 @@ class Gossip(NodeOptimizer):
         )
         outer_parts = outer_of(outer, outer_lr, node_options)
         nodes = membership_for(membership, lighthouse, group, topology, node_options)
+        t = topology_for(topology, nodes)
+        refuse_two_states(
+            "topology",
+            t,
+            "Gossip mixes one: use short:k=1, or DecentralizedOptimizer with dsgdm-ceca",
+        )
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
         self.defaults = optimizer.defaults
-        t = topology_for(topology, nodes)
         if outer_parts is not None:
             require_stable(outer_parts[0], t)
         self._node = Node(parameters_of(optimizer), t, nodes, node_options)
@@ -247,9 +254,15 @@ class Gossip(NodeOptimizer):
         """Reset the gradients, as the wrapped optimizer does."""
         self.optimizer.zero_grad(set_to_none)
 
-    def consensus(self) -> None:
-        """Set every node's model, and its anchor, to the average of all models."""
-        super().consensus()
+    def consensus(self, how: str = "auto", network: Network | None = None) -> None:
+        """Set every node's model, and its anchor, to the average of all models.
+
+        Args:
+            how: How the average is taken: see `NodeOptimizer.consensus`.
+            network: The network that "auto" is about.
+
+        """
+        super().consensus(how, network)
         if self._outer is not None:
             self._outer.restart_here()
 

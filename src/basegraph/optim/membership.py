@@ -9,13 +9,13 @@ from basegraph.engines.distributed.membership.fixed import join_nodes
 from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import InvalidArgument
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 MEMBERSHIPS = ("fixed", "live")
 
 
 def membership_for(
-    kind: str, lighthouse: str | None, group: Any, topology: str | Topology, options: NodeOptions
+    kind: str, lighthouse: str | None, group: Any, topology: str | AnyTopology, options: NodeOptions
 ) -> Membership:
     """Join the other nodes, or begin to: those of a live membership meet later.
 

@@ -19,8 +19,9 @@ from basegraph.engines.distributed.traffic import Traffic
 from basegraph.engines.distributed.turnover import MembershipChange, Turnover
 from basegraph.errors import BasegraphError, PeerLost
 from basegraph.optim.joining import TakePart, UnevenData
+from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.catalog import topology as build_topology
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 T = TypeVar("T")
 
@@ -63,31 +64,45 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         return self._node.exchanges.mixer.traffic
 
     @property
-    def topology(self) -> Topology:
+    def topology(self) -> AnyTopology:
         """Who talks to whom."""
         return self._node.topology
 
-    def consensus(self) -> None:
+    def consensus(self, how: str = "auto", network: Network | None = None) -> None:
         """Set every node's model to the average of all models, the same bits everywhere.
 
-        The rounds are those of `short`, the shortest known sequence that averages exactly for any
-        number of nodes, whatever the topology of training is. Then node 0's result, which differs
-        from the others' by rounding, is broadcast. All nodes must call it.
+        The average is exact, whatever the topology of training is. After gossip node 0's result,
+        which differs from the others' by rounding, is broadcast. All nodes must call it, with the
+        same arguments.
+
+        Args:
+            how: "gossip": the rounds of `short`, the shortest known sequence for one vector per
+                node. "two-state": those of `ceca`, ceil(log2 n) of them, with two more vectors in
+                memory. "all-reduce": the backend's. "auto": the quickest of these for a model of
+                this size, by the model of `basegraph bench model`.
+            network: The network that "auto" is about, a `bg.analysis.Network`; default: links of
+                200 Mbit/s with a latency of 5 ms.
 
         Raises:
+            InvalidArgument: There is no such way.
             PeerLost: A node did not answer; this node's model is what it was.
 
         """
         self._require_no_join("consensus()")
-        self._average_models("consensus()")
+        self._average_models("consensus()", how, network)
 
     @contextmanager
-    def averaged(self) -> Iterator[None]:
+    def averaged(self, how: str = "auto", network: Network | None = None) -> Iterator[None]:
         """Set the model to the average of all models inside of the block, as for an evaluation.
 
         This node's own model is back afterwards. All nodes must enter the block.
 
+        Args:
+            how: How the average is taken, as for `consensus`.
+            network: The network that "auto" is about, as for `consensus`.
+
         Raises:
+            InvalidArgument: There is no such way.
             PeerLost: A node did not answer; this node's model is what it was.
 
         """
@@ -96,7 +111,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         node.check_parameters()
         own, outer = node.x_d.clone(), self._own
         buffers = None if node.buffers is None else node.buffers.gather()
-        if self._average_models("averaged()"):
+        if self._average_models("averaged()", how, network):
             own = node.x_d.clone()
         self._own = own if outer is None else outer
         try:
@@ -107,8 +122,10 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             node.x_d.copy_(own)
             node.put_buffers(buffers)
 
-    def _average_models(self, phase: str) -> bool:
+    def _average_models(self, phase: str, how: str, network: Network | None) -> bool:
         """Average all models; where nodes come and go, those of the nodes that are left.
+
+        "auto" is decided anew when nodes are lost, for the number of those that are left.
 
         Returns:
             Whether this node's model was replaced before.
@@ -117,7 +134,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         replaced = False
         while True:
             try:
-                self._node.average_models(phase, self.gossip_step)
+                self._node.average_models(phase, self.gossip_step, how, network)
             except PeerLost as error:
                 if self._turnover is None:
                     raise
@@ -282,8 +299,9 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
-def topology_for(topology: str | Topology, membership: Membership) -> Topology:
+def topology_for(topology: str | AnyTopology, membership: Membership) -> AnyTopology:
     """The topology itself, or the one of this name for the number of nodes."""
-    if isinstance(topology, Topology):
+    if isinstance(topology, AnyTopology):
         return topology
-    return build_topology(topology, membership.n)
+    built: AnyTopology = build_topology(topology, membership.n)
+    return built

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.plots.canvas import COLORS, panels, save
+from basegraph.topologies.two_states.sequence import TWO_VECTORS
 
 MARKERS = (("o", 5.0), (".", 3.0), ("s", 6.5), ("+", 4.0), ("D", 8.0))
 """(shape, size): equal lengths of different topologies stay visible on top of each other."""
@@ -40,7 +41,8 @@ def draw_lengths(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
         )
         for name, color, (marker, size) in zip(names, COLORS, MARKERS, strict=False):
             lengths = [row[name] if row[name] is not None else float("nan") for row in chosen]
-            axis.plot(sizes, lengths, marker, markersize=size, mfc="none", color=color, label=name)
+            label = f"{name} ({TWO_VECTORS})" if f"{name}_vectors_per_node" in chosen[0] else name
+            axis.plot(sizes, lengths, marker, markersize=size, mfc="none", color=color, label=label)
         axis.plot(
             sizes,
             [row["lower_bound"] for row in chosen],

@@ -13,6 +13,7 @@ from basegraph.plots.canvas import panels, save
 from basegraph.topologies.core.origin import Origin
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import TWO_VECTORS, TwoStateSequence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +29,8 @@ SPACING = 0.36
 """Inches between two nodes on the circle."""
 CROWDING = 0.17
 """Inches that a panel grows with every weight in it."""
+CAPTION = 0.08
+"""Inches of panel for a letter of its caption."""
 WIDEST = 15.0
 """Inches: panels go to the next row beyond."""
 ALONG = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)
@@ -54,7 +57,7 @@ ORIGIN_COLORS = {
 }
 
 
-def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
+def draw_rounds(topology: Topology | TwoStateSequence, path: Path, *, steps: int) -> None:
     """Draw a topology's rounds, one panel each: nodes on a circle, edges colored by origin.
 
     Args:
@@ -69,27 +72,38 @@ def draw_rounds(topology: Topology, path: Path, *, steps: int) -> None:
     save(rounds_figure(topology, steps=steps), path)
 
 
-def rounds_figure(topology: Topology, *, steps: int) -> Figure:
+def rounds_figure(topology: Topology | TwoStateSequence, *, steps: int) -> Figure:
     """The figure of a topology's rounds, one panel each; arguments as for `draw_rounds`.
 
-    Weights stand on the edges where there is room; directed edges are arrows.
+    Weights stand on the edges where there is room; directed edges are arrows. With two vectors per
+    node the edges are messages, and the panel's title says what they hold and how they are weighed.
     """
     if topology.n > MOST_DRAWN_NODES:
         raise InvalidArgument("n", topology.n, f"at most {MOST_DRAWN_NODES} nodes can be drawn")
     if steps > MOST_ROUNDS:
         raise InvalidArgument("steps", steps, f"at most {MOST_ROUNDS} rounds can be drawn")
-    rounds = [topology.round(step) for step in range(steps)]
-    labeled = [r for r in rounds if _is_labeled(r, topology.symmetric)]
+    captions = [""] * steps
+    if isinstance(topology, TwoStateSequence):
+        captions = [topology.round(step).caption() for step in range(steps)]
+        rounds = [topology.round(step).messages() for step in range(steps)]
+    else:
+        rounds = [topology.round(step) for step in range(steps)]
+    labeled = [r for r, said in zip(rounds, captions, strict=True) if not said]
+    labeled = [r for r in labeled if _is_labeled(r, topology.symmetric)]
     labels = max((_edges(r, topology.symmetric) for r in labeled), default=0)
     size = max(2.5, topology.n * SPACING / pi + 0.7, 1.5 + labels * CROWDING)
+    size = max([size, *(CAPTION * len(said) for said in captions)])
     columns = min(steps, max(1, int(WIDEST / size)))
     figure, axes = panels(ceil(steps / columns), columns, width=size, height=size + 0.25)
     order = _order(rounds)
     for step, axis in enumerate(axes):
         axis.set_axis_off()
         if step < steps:
-            _draw_round(axis, rounds[step], topology.symmetric, order)
-            axis.set_title(_title(step, rounds[step], topology.symmetric), fontsize=9)
+            said = captions[step]
+            _draw_round(axis, rounds[step], topology.symmetric, order, labeled=not said)
+            title = f"round {step}: {said}" if said else None
+            title = title or _title(step, rounds[step], topology.symmetric)
+            axis.set_title(title, fontsize=9)
     seen = sorted({int(origin) for r in rounds for origin in r.origins})
     handles = [
         Line2D([], [], color=ORIGIN_COLORS[Origin(o)], linewidth=2.5, label=Origin(o).label)
@@ -100,11 +114,14 @@ def rounds_figure(topology: Topology, *, steps: int) -> Figure:
         figure.legend(
             handles=handles, loc="outside lower center", ncols=min(len(handles), 5), frameon=False
         )
-    figure.suptitle(f"{topology.spec}, n = {topology.n}", fontsize=10)
+    two = f", {TWO_VECTORS}" if isinstance(topology, TwoStateSequence) else ""
+    figure.suptitle(f"{topology.spec}, n = {topology.n}{two}", fontsize=10)
     return figure
 
 
-def _draw_round(axis: Axes, r: Round, symmetric: bool, order: list[int]) -> None:
+def _draw_round(
+    axis: Axes, r: Round, symmetric: bool, order: list[int], *, labeled: bool = True
+) -> None:
     angles = [2 * pi * place / r.n for place in order]
     places = [(sin(angle), cos(angle)) for angle in angles]
     axis.set_aspect("equal")
@@ -135,7 +152,7 @@ def _draw_round(axis: Axes, r: Round, symmetric: bool, order: list[int]) -> None
         axis.annotate("", places[i], places[j], arrowprops=arrow)
         curves.append(_Curve(places[j], places[i], bend))
         texts.append(f"{numerator}/{denominator}")
-    if _is_labeled(r, symmetric):
+    if labeled and _is_labeled(r, symmetric):
         for spot, text in zip(_spots(curves, places), texts, strict=True):
             axis.annotate(
                 text,

@@ -7,6 +7,7 @@
 - `paper`: the hyper-hypercube, the Simple Base-(k+1) Graph and the Base-(k+1) Graph;
 - `baselines`: what the paper compares with;
 - `short`, `steady`: the shortest known sequences, and those chosen for small disagreement;
+- `two_states`: sequences for nodes that keep two vectors each, shorter than any with one;
 - `transform`: sequences made from others, and from networkx graphs;
 - `verify`: the exact proof that a sequence averages in finite time;
 - `analysis`: gossip on vectors, rates, bounds, disagreement.
@@ -27,6 +28,7 @@ Example:
 from basegraph.topologies.catalog import TOPOLOGIES, parse_spec, topology
 from basegraph.topologies.core import Origin, Round, Sequence, Topology
 from basegraph.topologies.transform import from_networkx, stay_home
+from basegraph.topologies.two_states import TwoStateRound, TwoStateSequence
 
 __all__ = [
     "TOPOLOGIES",
@@ -34,6 +36,8 @@ __all__ = [
     "Round",
     "Sequence",
     "Topology",
+    "TwoStateRound",
+    "TwoStateSequence",
     "from_networkx",
     "parse_spec",
     "stay_home",

@@ -30,8 +30,9 @@ from basegraph.topologies.short._euclid import euclid
 from basegraph.topologies.short._short import block_merge, block_mix, short
 from basegraph.topologies.steady._steady import steady
 from basegraph.topologies.transform._stay_home import stay_home
+from basegraph.topologies.two_states import TwoStateSequence, ceca
 
-_BUILDERS: dict[str, Callable[..., Topology]] = {
+_BUILDERS: dict[str, Callable[..., Topology | TwoStateSequence]] = {
     "base": base,
     "simple-base": simple_base,
     "hyper-hypercube": hyper_hypercube,
@@ -50,9 +51,12 @@ _BUILDERS: dict[str, Callable[..., Topology]] = {
     "u-equistatic": u_equistatic,
     "one-peer-d-equidyn": one_peer_d_equidyn,
     "one-peer-u-equidyn": one_peer_u_equidyn,
+    "ceca": ceca,
 }
-TOPOLOGIES: Mapping[str, Entry[Topology]] = catalog(_BUILDERS, arguments=("n",))
+TOPOLOGIES: Mapping[str, Entry[Topology | TwoStateSequence]] = catalog(_BUILDERS, arguments=("n",))
 """name -> builder: call it with n and the topology's options."""
+TWO_STATE_NAMES = ("ceca",)
+"""Those whose nodes keep two vectors: they are a `TwoStateSequence`, not a `Topology`."""
 COMMON = ("home",)
 """Options that all topologies have: see `topology`."""
 
@@ -69,8 +73,8 @@ def topology(spec: str, n: int, **options: object) -> Sequence | Any:
         **options: Options of the topology, where the spec does not give them.
 
     Returns:
-        A `Sequence`, or a `Topology` without a period where the name is that of a random one:
-        `| Any` lets type checkers accept both.
+        A `Sequence`, or a `Topology` without a period where the name is that of a random one, or
+        a `TwoStateSequence` (`ceca`): `| Any` lets type checkers accept all three.
 
     Raises:
         InvalidArgument: If there is no such topology or option, or a value is not accepted.

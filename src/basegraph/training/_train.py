@@ -22,6 +22,7 @@ from basegraph.storage.files import CannotWrite
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 from basegraph.training.config import RunConfig
 from basegraph.training.datasets import load_dataset, require_enough
 from basegraph.training.estimate import estimate
@@ -42,7 +43,7 @@ def train(
     *,
     resume: bool = False,
     watcher: Watcher | None = None,
-    topology: Topology | None = None,
+    topology: AnyTopology | None = None,
     algorithm: Method | None = None,
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
@@ -81,14 +82,15 @@ def train(
         [1, 2]
 
     """
-    for name, value, kind in (
-        ("topology", topology, Topology),
+    for name, value, *kinds in (
+        ("topology", topology, Topology, TwoStateSequence),
         ("algorithm", algorithm, Method),
         ("dataset", dataset, Dataset),
         ("module", module, nn.Module),
     ):
-        if value is not None and not isinstance(value, kind):
-            raise InvalidArgument(name, value, f"must be a {kind.__name__}; RunConfig takes names")
+        if value is not None and not isinstance(value, tuple(kinds)):
+            kind = kinds[0].__name__
+            raise InvalidArgument(name, value, f"must be a {kind}; RunConfig takes names")
     if loss is not None and not callable(loss):
         raise InvalidArgument("loss", loss, "must be a function of outputs and targets")
     folder = Path(out)
@@ -190,7 +192,7 @@ def recorded(
     return config
 
 
-def _recorded_topology(t: Topology) -> str:
+def _recorded_topology(t: AnyTopology) -> str:
     """The spec of these rounds in the catalogue, or a name marked as the user's own."""
     try:
         known = build_topology(t.spec, t.n)

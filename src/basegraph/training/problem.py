@@ -14,7 +14,7 @@ from basegraph.algorithms._stability import (
 )
 from basegraph.algorithms.catalog import ALGORITHMS, algorithm, parse_algorithm
 from basegraph.algorithms.local_steps import communicates, round_index
-from basegraph.algorithms.method import Method
+from basegraph.algorithms.method import Method, require_same_vectors
 from basegraph.algorithms.outer import outer_method, with_outer
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.data.partition import heterogeneity, hold_out, split
@@ -24,7 +24,7 @@ from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Loss
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core._digest import digest
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 from basegraph.training.config import DEFAULTS, RunConfig
 from basegraph.training.modules import refuse_unknown_tokens
 from basegraph.training.schedule import learning_rate
@@ -60,7 +60,7 @@ class Facts(TypedDict):
 class Own(NamedTuple):
     """What was passed from Python in place of what a configuration can name."""
 
-    topology: Topology | None = None
+    topology: AnyTopology | None = None
     method: Method | None = None
     loss: Loss | None = None
 
@@ -217,17 +217,18 @@ class Problem:
         return step * self.config.nodes * self.config.batch * self.tokens.context
 
 
-def _topology(config: RunConfig, own: Topology | None) -> Topology:
+def _topology(config: RunConfig, own: AnyTopology | None) -> AnyTopology:
     """The topology that the configuration names, or one's own."""
     if own is None:
-        return topology(config.topology, config.nodes)
+        built: AnyTopology = topology(config.topology, config.nodes)
+        return built
     if own.n != config.nodes:
         raise InvalidArgument("topology", own.spec, f"is for n={own.n}; nodes={config.nodes}")
     return own
 
 
 def make_method(
-    config: RunConfig, t: Topology, own: Method | None = None
+    config: RunConfig, t: AnyTopology, own: Method | None = None
 ) -> tuple[Method, float | None]:
     """The method of a run, with the options that it has.
 
@@ -240,7 +241,8 @@ def make_method(
         The method, and τ where it is D².
 
     Raises:
-        InvalidArgument: If the method does not have an option that is asked for.
+        InvalidArgument: If the method does not have an option that is asked for, or another number
+            of vectors per node than the topology.
         Unstable: If the method is unstable on the topology.
 
     """
@@ -258,6 +260,8 @@ def make_method(
             raise InvalidArgument(field, given, f"{name} has no such option; it has beta1")
     damping = config.damping_share()
     if "damping" in known:
+        require_same_vectors(algorithm(name), t)
+        assert not isinstance(t, TwoStateSequence)
         damping = largest_stable_damping(t, config.local_steps) if damping is None else damping
         options["damping"] = damping
     elif config.damping != "none":
@@ -273,9 +277,10 @@ def within_outer(method: Method, config: RunConfig) -> Method:
     return with_outer(method, outer_method(config.outer), config.outer_lr)
 
 
-def _usable(method: Method, config: RunConfig, t: Topology) -> Method:
+def _usable(method: Method, config: RunConfig, t: AnyTopology) -> Method:
     """The method, refused where it does not go with the configuration and the topology."""
     method = within_outer(method, config)
+    require_same_vectors(method, t)
     if method.centralized and method.outer is None and config.local_steps > 1:
         raise InvalidArgument(
             "local_steps", config.local_steps, f"{method.name} averages gradients at every step"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from basegraph.algorithms.method import Method
 from basegraph.topologies.analysis.message_bytes import ring_all_reduce_vectors
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 
 class BytesSent:
@@ -29,7 +29,7 @@ class BytesSent:
     """
 
     def __init__(
-        self, topology: Topology, method: Method, local_steps: int, vector_bytes: int
+        self, topology: AnyTopology, method: Method, local_steps: int, vector_bytes: int
     ) -> None:
         self._topology = topology
         self._method = method

@@ -25,6 +25,7 @@ from basegraph.training.config import RunConfig
 from basegraph.training.modules import build_model
 from basegraph.training.problem import Problem
 from basegraph.training.watcher import Watcher
+from support.mixing import spec_for
 
 needs_gpu = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="no GPU: the captured step is not tested"
@@ -75,6 +76,9 @@ def assert_same_losses(fast, plain):
         assert torch.allclose(ours, theirs, atol=1e-5)
 
 
+CASES = sorted({(name, spec_for(name, spec)) for name in ALGORITHMS for spec in SPECS})
+
+
 def fields_for(name, spec):
     has_momentum = "momentum" in ALGORITHMS[name].options
     return {
@@ -90,8 +94,7 @@ def fields_for(name, spec):
 
 
 @pytest.mark.usefixtures("not_captured")
-@pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize(("name", "spec"), CASES)
 def test_the_captured_functions_are_the_plain_step(name, spec):
     fields = {**fields_for(name, spec), "device": "cpu", "compile": False}
     fast, plain = make(CapturedEngine, (0, 1), **fields), make(StackedEngine, (0, 1), **fields)
@@ -177,8 +180,7 @@ def test_captured_outer_steps_are_the_plain_ones(outer, compile):
 
 
 @needs_gpu
-@pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+@pytest.mark.parametrize(("name", "spec"), CASES)
 def test_captured_step_is_the_plain_step(name, spec):
     fields = {**fields_for(name, spec), "compile": False, "precision": "float32"}
     fast, plain = make(device="cuda", **fields), make(device="cpu", **fields)

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import basegraph as bg
+from basegraph.engines.distributed.stamp import OutOfStep, Stamp, require_same
 from support.forks import nodes_of
 
 
@@ -17,7 +18,7 @@ from support.forks import nodes_of
 def test_same_numbers_as_in_one_process(n):
     done = nodes_of(n, "same_numbers.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
-    assert done.stdout.count("'adapt-then-combine'") == 6 * 14 + 3 + 1
+    assert done.stdout.count("'adapt-then-combine'") == 6 * 14 + 3 + 6 + 1
     assert done.stdout.count("'combine-then-adapt'") == 6
 
 
@@ -172,3 +173,17 @@ def test_a_module_is_no_optimizer():
     net = torch.nn.Linear(2, 2)
     with pytest.raises(bg.InvalidArgument, match=r"must be a torch\.optim\.Optimizer"):
         bg.Gossip(net, "ring")
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_every_way_to_the_average(n):
+    done = nodes_of(n, "averages.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+    assert done.stdout.count("all fine") == n
+
+
+def test_messages_of_different_ways_to_the_average_are_not_mixed_up():
+    mine, theirs = Stamp("two-state consensus()", 3), Stamp("consensus()", 3)
+    assert Stamp.unpack(mine.pack(torch.device("cpu")))[0] == mine
+    with pytest.raises(OutOfStep, match=r"node 0 is in two-state consensus\(\) after 3 steps.*but"):
+        require_same(mine, theirs, node=0, peer=1)

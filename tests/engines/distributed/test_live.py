@@ -181,6 +181,7 @@ VARIANTS = {
     "AdamW, combine-then-adapt": {"kind": "AdamW", "options": {"order": "combine-then-adapt"}},
     "gradient tracking": {"algorithm": "gradient-tracking"},
     "all-reduce": {"algorithm": "allreduce-sgd"},
+    "two vectors per node": {"algorithm": "dsgdm-ceca", "options": {"topology": "ceca"}},
     "AdamW, outer optimizer": {"kind": "AdamW", "options": {"local_steps": 4, "outer": "dsgdm"}},
 }
 
@@ -205,3 +206,24 @@ def test_variants_survive_a_loss_and_a_newcomer(tmp_path, variant):
             assert all(near(steps[0][step], mine[step]) for step in shared for mine in steps)
         ends = job.finish(*others, newcomer)
         assert len({(end["step"], *end["x"]) for end in ends}) == 1
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "all-reduce",
+        pytest.param("two-state", marks=pytest.mark.slow),
+        pytest.param("gossip", marks=pytest.mark.slow),
+    ],
+)
+def test_the_average_is_that_of_the_nodes_that_are_left(tmp_path, how):
+    with LiveJob(tmp_path, 3, first={"dies": "averaging"}, how=how) as job:
+        job.wait_for_members(*job.nodes)
+        lost, *others = job.nodes
+        ends = job.finish(*others)
+        assert lost.process.wait() == -signal.SIGKILL
+        models = [node.seen("step")[-1]["x"] for node in others]
+        for end in ends:
+            assert len(end["members"]) == 2
+            assert end["x"] == ends[0]["x"]
+            assert near(end["x"], [sum(parts) / 2 for parts in zip(*models, strict=True)])

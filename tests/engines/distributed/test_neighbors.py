@@ -6,12 +6,13 @@ import pytest
 
 import basegraph as bg
 from basegraph.engines.distributed.neighbors import Schedule
+from basegraph.topologies.catalog import TWO_STATE_NAMES
 from basegraph.topologies.core.round import Round
 
 STEPS = 12
 
 
-@pytest.mark.parametrize("name", bg.TOPOLOGIES)
+@pytest.mark.parametrize("name", [name for name in bg.TOPOLOGIES if name not in TWO_STATE_NAMES])
 @pytest.mark.parametrize("n", [1, 5, 6])
 def test_neighbors_are_the_arcs_of_the_round(name, n):
     try:
@@ -54,3 +55,19 @@ def test_no_round_is_built_for_one_node(spec, monkeypatch):
     monkeypatch.setattr(Round, "__init__", refuse)
     schedule = Schedule(t, 3)
     assert all(schedule.at(step) is not None for step in range(STEPS))
+
+
+def test_two_vectors_per_node_hear_one_whole():
+    t = bg.topology("ceca", n=6)  # 5 is 101: x, y, x
+    schedule = Schedule(t, 0, local_steps=2)
+    assert schedule.at(0) is schedule.pair_rule(0) is None
+    heard = [schedule.at(step) for step in (1, 3, 5)]
+    assert [(n.hears, n.tells) for n in heard] == [(((j, 1.0),), (6 - j,)) for j in (5, 5, 3)]
+    rules = [schedule.pair_rule(step) for step in (1, 3, 5)]
+    assert [(r.sender, r.sent, r.swaps) for r in rules] == [
+        (5, 0.5, True),
+        (5, 0.5, True),
+        (3, 0.5, False),
+    ]
+    assert [r.other for r in rules] == pytest.approx([1.0, 1 / 3, 3 / 5])
+    assert Schedule(bg.topology("ring", n=6), 0).pair_rule(0) is None

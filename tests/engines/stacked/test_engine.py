@@ -15,6 +15,7 @@ from basegraph.engines.stacked.engine import StackedEngine
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
+from support.mixing import spec_for
 
 SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 
@@ -123,6 +124,7 @@ def test_updates_in_blocks_are_the_same(name, monkeypatch):
     momentum = {"momentum": 0.5} if "momentum" in ALGORITHMS[name].options else {}
     changes = {"algorithm": name, "allow_unstable": True, "weight_decay": 0.01}
     changes |= {**momentum, **damping, **outer, "lr": 1e-3 if "adamw" in name else 0.1}
+    changes["topology"] = spec_for(name)
     whole = engine(**changes)
     for _ in range(6):
         whole.advance()

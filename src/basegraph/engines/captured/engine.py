@@ -18,12 +18,14 @@ from basegraph.data.plan import EpochPlan
 from basegraph.engines.captured.graph import CapturedStep, Compiled, Tables
 from basegraph.engines.captured.prefetch import Prefetch
 from basegraph.engines.captured.tables import RoundTables
+from basegraph.engines.captured.two_state_tables import TwoStateTables
 from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem
 from basegraph.engines.stacked.losses import PendingLosses, signals_of_one_process
 from basegraph.engines.stacked.nodes import StackedNodes
 from basegraph.engines.stacked.view import StackedRun, batched_outputs
 from basegraph.models.gradients import gradients_of, products_in
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 
 
 class CapturedEngine:
@@ -37,7 +39,7 @@ class CapturedEngine:
 
     def __init__(self, dataset: Dataset, problems: Sequence[EngineProblem]) -> None:
         self.nodes = nodes = StackedNodes(dataset, problems)
-        self._rounds = RoundTables([problem.topology for problem in problems])
+        self._rounds = tables_of([problem.topology for problem in problems])
         self._prefetch = Prefetch(self._tables)
         self._graph: CapturedStep | None = None  # captured at the first step, with its tables
         self._position: tuple[int, int] | None = None  # epoch, step of it: where the graph is
@@ -182,6 +184,14 @@ class CapturedEngine:
             [nodes.x_nd, *nodes.state],
             in_place=[names.index(name) for name in method.slow],
         )
+
+
+def tables_of(topologies: Sequence[AnyTopology]) -> RoundTables | TwoStateTables:
+    """The tables of the runs' rounds, all with one vector per node or all with two."""
+    two = [t for t in topologies if isinstance(t, TwoStateSequence)]
+    if two:
+        return TwoStateTables(two)
+    return RoundTables([t for t in topologies if not isinstance(t, TwoStateSequence)])
 
 
 def _as_it_is(function: Any) -> Any:

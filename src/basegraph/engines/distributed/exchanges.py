@@ -18,7 +18,8 @@ from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.engines.distributed.traffic import Traffic
 from basegraph.errors import PeerLost
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.exchange import PairRule
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 
 class Exchanges:
@@ -37,7 +38,7 @@ class Exchanges:
     def __init__(
         self,
         flat: FlatParameters,
-        topology: Topology,
+        topology: AnyTopology,
         membership: Membership,
         options: NodeOptions,
         *,
@@ -51,7 +52,7 @@ class Exchanges:
             traffic=traffic,
         )
         self.average = ExactAverage(topology, self.mixer)
-        """The average of a vector over all nodes, by gossip."""
+        """The average of a vector over all nodes; see `ExactAverage`."""
         self.start = start
         """The step at which the topology is at round 0."""
         self._flat = flat
@@ -77,6 +78,15 @@ class Exchanges:
             return None
         stamp = Stamp("step()", step, content=content)
         return lambda v, out: self.mixer.mix(v, stamp, neighbors, out=out)
+
+    def pair_rule(self, step: int) -> PairRule | None:
+        """What a node with two vectors makes of what it hears; None at a local step, or with one.
+
+        Args:
+            step: The step.
+
+        """
+        return self._schedule.pair_rule(step)
 
     def prefetch(self, step: int) -> None:
         """Start the exchange of x for the next step, to run while its gradient is computed.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 MEETING_SECONDS = 0.25
 """Seconds between two meetings, if a period is shorter than that."""
@@ -31,7 +31,7 @@ class MeetingPlan:
         self._interval = 1
         self._next: int | None = None
 
-    def after(self, step: int, topology: Topology, seconds: float | None) -> None:
+    def after(self, step: int, topology: AnyTopology, seconds: float | None) -> None:
         """Plan the meeting after the one of this step.
 
         Args:

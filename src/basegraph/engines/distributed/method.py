@@ -77,7 +77,8 @@ class NodeMethod:
             self._follow_model()
             if step == 0:  # the model may have been loaded since this was built
                 self._begin()
-            self.state = self._split(self.x_d, self.state, blocks, exchange)
+            rule = node.exchanges.pair_rule(step)
+            self.state = self._split(self.x_d, self.state, blocks, exchange, rule)
             node.put_buffers(buffers)
             self._show_model()
 

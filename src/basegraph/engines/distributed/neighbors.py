@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.topologies.core.phases import PerPhase
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.exchange import PairRule, pair_rule
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 
 
 class Neighbors(NamedTuple):
@@ -37,7 +38,9 @@ class Schedule:
 
     """
 
-    def __init__(self, topology: Topology, node: int, local_steps: int = 1, start: int = 0) -> None:
+    def __init__(
+        self, topology: AnyTopology, node: int, local_steps: int = 1, start: int = 0
+    ) -> None:
         self.topology = topology
         self.node = node
         self.local_steps = local_steps
@@ -56,9 +59,22 @@ class Schedule:
         place = "" if period is None else f" (round {number % period} of {period})"
         return self._neighbors(number)._replace(number=number, place=place)
 
+    def pair_rule(self, step: int) -> PairRule | None:
+        """What a node with two vectors does with what it hears; None at a local step."""
+        neighbors = self.at(step)
+        if neighbors is None or not isinstance(self.topology, TwoStateSequence):
+            return None
+        return pair_rule(self.topology, self.node, neighbors.number)
 
-def neighbors_of(node: int, topology: Topology, number: int) -> Neighbors:
-    """Ask a topology for one node's neighbors in a round; the round itself is not built."""
-    heard = sorted(topology.neighbors(node, number).items())
-    hears = tuple((int(j), float(weight)) for j, weight in heard)
+
+def neighbors_of(node: int, topology: AnyTopology, number: int) -> Neighbors:
+    """Ask a topology for one node's neighbors in a round; the round itself is not built.
+
+    With two vectors per node the weight is 1: mixing gives what was heard, for `PairRule`.
+    """
+    if isinstance(topology, TwoStateSequence):
+        hears = tuple((j, 1.0) for j in topology.neighbors(node, number))
+    else:
+        heard = sorted(topology.neighbors(node, number).items())
+        hears = tuple((int(j), float(weight)) for j, weight in heard)
     return Neighbors(hears, topology.listeners(node, number), number)

@@ -24,9 +24,10 @@ from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles
 from basegraph.engines.distributed.shutdown.request import StopRequest
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.errors import InvalidArgument, PeerLost
+from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core._digest import digest
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import AnyTopology
 
 LOG = logging.getLogger("basegraph")
 
@@ -37,7 +38,7 @@ class Node:
     def __init__(
         self,
         parameters: list[Tensor],
-        topology: Topology,
+        topology: AnyTopology,
         membership: Membership,
         options: NodeOptions,
     ) -> None:
@@ -257,13 +258,17 @@ class Node:
         if self.buffers is not None and mixed is not None:
             self.buffers.scatter(mixed)
 
-    def average_models(self, phase: str, step: int) -> None:
-        """Replace every node's model by the average of all, by gossip."""
+    def average_models(
+        self, phase: str, step: int, how: str = "auto", network: Network | None = None
+    ) -> None:
+        """Replace every node's model by the average of all; see `ExactAverage`."""
+        average = self.exchanges.average
+        average.chosen(self.x_d, how, network)  # refused before anything is done
         with self.rescued(step):
             self.exchanges.drop()
-            x_d = self.exchanges.average(self.x_d, Stamp(phase, step))
+            x_d = average(self.x_d, Stamp(phase, step), how, network)
             own = None if self.buffers is None else self.buffers.gather()
             if own is not None:
-                own = self.exchanges.average(own, Stamp(phase, step, content="buffers"))
+                own = average(own, Stamp(phase, step, content="buffers"), how, network)
         self.x_d.copy_(x_d)
         self.put_buffers(own)

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basegraph.algorithms.method import Method, Mix, identity
+from basegraph.algorithms.method import Method, Mix, PairMix, identity
 from basegraph.engines.distributed.blocks import Block
 from basegraph.engines.distributed.deferred import Deferred, deferred
 from basegraph.engines.distributed.memory import empty_like
+from basegraph.topologies.two_states.exchange import PairRule
 
 Exchange = Callable[[Tensor, Tensor], Tensor]
 """outbox, where to put it -> the same, mixed; the two may be one."""
@@ -44,10 +45,12 @@ class SplitStep:
         state: Any,
         blocks: list[Block],
         exchange: Exchange | None,
+        rule: PairRule | None = None,
     ) -> Any:
         """Move x_d in place; returns the new state, whose vectors are the old one's, overwritten.
 
-        Without an exchange nobody talks. If the exchange fails, nothing has moved.
+        Without an exchange nobody talks. If the exchange fails, nothing has moved. With two vectors
+        per node the exchange gives what was heard, and `rule` says what becomes of the vectors.
         """
         if exchange is None:
             return self._move(x_d, state, blocks, lambda block: None)
@@ -56,8 +59,10 @@ class SplitStep:
         outbox, places = self._collect(x_d, state, blocks)
         mixed = exchange(outbox, outbox)
 
-        def answers(block: Block) -> Callable[[Deferred], Deferred]:
+        def answers(block: Block) -> Callable[..., Any]:
             waiting = iter(places[block.where.start])
+            if rule is not None:
+                return lambda v, w: rule(v, w, Deferred.of(mixed[next(waiting)]))
             return lambda v: Deferred.of(mixed[next(waiting)])
 
         return self._move(x_d, state, blocks, answers)
@@ -106,7 +111,12 @@ class SplitStep:
                 requests.append(place)
                 return v
 
-            self._step(x_d, state, block, ask)
+            def ask_one_of_two(
+                v: Deferred, w: Deferred, ask: Callable[[Deferred], Deferred] = ask
+            ) -> tuple[Deferred, Deferred]:
+                return ask(v), w
+
+            self._step(x_d, state, block, ask if self.method.vectors == 1 else ask_one_of_two)
             places[block.where.start] = requests
         return outbox[:used], places
 
@@ -115,7 +125,7 @@ class SplitStep:
         x_d: Tensor,
         state: Any,
         blocks: list[Block],
-        mix: Callable[[Block], Mix | None],
+        mix: Callable[[Block], Mix | PairMix | None],
     ) -> Any:
         """Make the step of every block; without a mix, nobody communicates."""
         size = len(x_d)
@@ -144,7 +154,7 @@ class SplitStep:
         x_d: Tensor,
         state: Any,
         block: Block,
-        mix: Mix | None,
+        mix: Mix | PairMix | None,
     ) -> tuple[Deferred, Any]:
         size, where = len(x_d), block.where
         part = type(state)(*(s[where] if len(s) == size else s for s in state))

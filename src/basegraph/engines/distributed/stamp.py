@@ -14,8 +14,8 @@ from torch import Tensor
 
 from basegraph.errors import RuntimeFailure
 
-PHASES = ("step()", "consensus()", "averaged()")
-"""The calls in which nodes exchange vectors."""
+PHASES = ("step()", "consensus()", "averaged()", "two-state consensus()", "two-state averaged()")
+"""The calls in which nodes exchange vectors, and how, where there are several ways."""
 CONTENTS = ("parameters", "buffers")
 
 

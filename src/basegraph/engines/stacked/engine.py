@@ -85,7 +85,7 @@ class StackedEngine:
             return rates[0]
         return torch.tensor(rates, device=nodes.device).repeat_interleave(nodes.n)[:, None]
 
-    def _mix(self, step: int) -> Callable[[Tensor], Tensor] | None:
+    def _mix(self, step: int) -> Callable[..., Any] | None:
         """The round of a step, or None where nobody communicates."""
         nodes = self.nodes
         numbers = [problem.round_number(step) for problem in nodes.problems]
@@ -96,6 +96,17 @@ class StackedEngine:
         rounds = [m.round(number or 0) for m, number in zip(self._mixers, numbers, strict=True)]
         if len(rounds) == 1:
             return rounds[0]
+        if nodes.method.vectors == 2:
+            return lambda v_nd, w_nd: _both_side_by_side(rounds, v_nd, w_nd, nodes.n)
         return lambda x_nd: torch.cat(
             [mix(x) for mix, x in zip(rounds, torch.split(x_nd, nodes.n), strict=True)]
         )
+
+
+def _both_side_by_side(
+    rounds: list[Callable[..., Any]], v_nd: Tensor, w_nd: Tensor, n: int
+) -> tuple[Tensor, Tensor]:
+    """Both vectors of the nodes of several runs, each run mixed by its own round."""
+    parts = zip(rounds, torch.split(v_nd, n), torch.split(w_nd, n), strict=True)
+    sent, others = zip(*(mix(v, w) for mix, v, w in parts), strict=True)
+    return torch.cat(sent), torch.cat(others)

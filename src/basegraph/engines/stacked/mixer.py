@@ -19,7 +19,8 @@ from torch import Tensor
 from basegraph.engines.stacked.peers import peers_of
 from basegraph.topologies.core.phases import PerPhase
 from basegraph.topologies.core.round import Round
-from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.exchange import pair_round
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
 
 MAX_DENSE_NODES = 512
 """Up to this many nodes a GPU is quickest with the dense matrix for several neighbors."""
@@ -43,14 +44,20 @@ class StackedMixer:
 
     """
 
-    def __init__(self, topology: Topology, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, topology: AnyTopology, device: torch.device, dtype: torch.dtype) -> None:
         self.device = device
         self.dtype = dtype
-        self._mixes = PerPhase(topology, lambda index: self._prepare(topology.round(index)))
+        self._mixes = PerPhase(topology, lambda index: self._of(topology, index))
 
-    def round(self, index: int) -> Callable[[Tensor], Tensor]:
-        """The mix of round `index`: x_nd -> W x_nd."""
+    def round(self, index: int) -> Callable[..., Any]:
+        """The mix of round `index`: x_nd -> W x_nd, or (v_nd, w_nd) -> both of two vectors."""
         return self._mixes(index)
+
+    def _of(self, topology: AnyTopology, index: int) -> Callable[..., Any]:
+        if not isinstance(topology, TwoStateSequence):
+            return self._prepare(topology.round(index))
+        peers, weights, swaps = pair_round(topology, index)
+        return two_vectors(self._tensor(peers), self._tensor(weights), swaps)
 
     def _prepare(self, r: Round) -> Callable[[Tensor], Tensor]:
         if r.degree == 0:
@@ -75,6 +82,22 @@ class StackedMixer:
 def one_neighbor(peer_n: Tensor, weight_n1: Tensor) -> Callable[[Tensor], Tensor]:
     """Every node hears at most one other: x + w (x[peer] - x)."""
     return lambda x_nd: torch.lerp(x_nd, x_nd.index_select(0, peer_n), weight_n1)
+
+
+def two_vectors(
+    peer_n: Tensor, weight_n2: Tensor, swaps: bool
+) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Every node hears the first vector of one other, and moves both of its own towards it."""
+
+    def mix(v_nd: Tensor, w_nd: Tensor) -> tuple[Tensor, Tensor]:
+        heard_nd = v_nd.index_select(0, peer_n)
+        moved = (
+            torch.lerp(v_nd, heard_nd, weight_n2[:, :1]),
+            torch.lerp(w_nd, heard_nd, weight_n2[:, 1:]),
+        )
+        return (moved[1], moved[0]) if swaps else moved
+
+    return mix
 
 
 def few_neighbors(peer_nk: Tensor, weight_nk: Tensor) -> Callable[[Tensor], Tensor]:

@@ -23,6 +23,7 @@ CHOICES = (
     "exponential",
     "ring",
     "torus",
+    "ceca",
 )
 MOST_SHOWN_NODES = 300
 LEFT_OUT = ("short", "steady", "block-mix", "block-merge")

@@ -75,7 +75,7 @@ function show() {
   const own = state.selected === null ? "" : ` Node ${state.selected} holds ${states[state.step][state.selected].toPrecision(4)}.`;
   find("status").textContent =
     `After ${rounds_}: consensus error ${error.toExponential(1)}` +
-    `${exact ? ", exact average" : ""}. Drawn: round ${phase}, which comes next.${own}`;
+    `${exact ? ", exact average" : ""}${t.second ? " (two vectors per node; shown: x)" : ""}. Drawn: round ${phase}, which comes next.${own}`;
   find("slider").value = state.step;
   origins(t.round(state.step));
   rounds(t);
@@ -89,7 +89,8 @@ function legend() {
       const mark = document.createElement("i");
       mark.style.background = missing ? "none" : CURVES[live % CURVES.length];
       const degree = missing ? "not defined for this n" : maxDegree(topology(spec, state.n));
-      item.append(mark, `${spec} (${degree})`);
+      const two = !missing && topology(spec, state.n).second ? ", two vectors per node" : "";
+      item.append(mark, `${spec} (${degree}${two})`);
       return item;
     }),
   );
@@ -135,7 +136,7 @@ function rounds(t) {
     const heard = t.round(step).filter(([i]) => i === state.selected);
     const row = document.createElement("tr");
     if (step === state.step % shown) row.className = "now";
-    const weights = heard.map(([, j, a, b]) => `${j} (${a}/${b})`).join(", ");
+    const weights = heard.map(([, j, a, b]) => `${heardFrom(t, step, j)} (${a}/${b}${inSecond(t, step)})`).join(", ");
     for (const text of [step, weights || "nobody"]) {
       const cell = document.createElement("td");
       cell.textContent = text;
@@ -150,6 +151,15 @@ function rounds(t) {
     head.append(cell);
   }
   table.replaceChildren(head, ...rows);
+}
+
+// With two vectors per node: which of the sender's is heard, and its weight in the second vector.
+function heardFrom(t, step, j) {
+  return t.second ? `${t.second(step).sent} of ${j}` : `${j}`;
+}
+
+function inSecond(t, step) {
+  return t.second ? ` in x, ${t.second(step).weight.join("/")} in y` : "";
 }
 
 // ---- what the user does ----------------------------------------------------------------------------

@@ -26,9 +26,27 @@ function disagreement(x) {
   return x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
 }
 
+// One round of nodes that keep two vectors: [x, y] after it.
+function mixTwo(arcs, { sent, weight: [a, b] }, x, y) {
+  const heard = sent === "x" ? x : y;
+  const second = y.slice();
+  const first = x.slice();
+  for (const [i, j, c, d] of arcs) {
+    first[i] += (c / d) * (heard[j] - x[i]);
+    second[i] += (a / b) * (heard[j] - y[i]);
+  }
+  return [first, second];
+}
+
 // { states, errors }: before round 0, 1, ..., steps.
 function gossip(t, x0, steps) {
   const states = [x0];
-  for (let step = 0; step < steps; step++) states.push(mix(t.round(step), states[step]));
+  let y = x0;
+  for (let step = 0; step < steps; step++) {
+    let x;
+    if (t.second) [x, y] = mixTwo(t.round(step), t.second(step), states[step], y);
+    else x = mix(t.round(step), states[step]);
+    states.push(x);
+  }
   return { states, errors: states.map(disagreement) };
 }

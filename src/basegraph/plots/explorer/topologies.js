@@ -243,6 +243,22 @@ function onePeerHypercube(n) {
   return hyperHypercube(n, 1, "");
 }
 
+// Two vectors per node, x and y: everybody hears x or y (`sent`) of i - u; an arc has the weight in
+// x, `second` that in y.
+function ceca(n) {
+  const rounds = [];
+  const second = [];
+  let m = 0;
+  for (let below = ceilLog2(n) - 1; below >= 0; below--) {
+    const digit = Math.floor((n - 1) / 2 ** below) % 2;
+    rounds.push(circulant(n, [digit ? [m + 1, 1, 2] : [m, m, 2 * m + 1]]));
+    second.push(digit ? { sent: "x", weight: [m + 1, 2 * m + 1] } : { sent: "y", weight: [1, 2] });
+    m = 2 * m + digit;
+  }
+  if (n === 1) rounds.push([]), second.push({ sent: "x", weight: [0, 1] });
+  return { ...sequence(rounds, false), second: (step) => second[step % second.length] };
+}
+
 function equistaticShifts(n, degree, seed) {
   const counts = new Map();
   if (n > 1) {
@@ -308,6 +324,7 @@ const CATALOGUE = {
   "u-equistatic": [(n, o) => uEquistatic(n, o.degree, o.seed), ["degree", "seed"]],
   "one-peer-d-equidyn": [(n, o) => onePeerDEquidyn(n, o.seed), ["seed"]],
   "one-peer-u-equidyn": [(n, o) => onePeerUEquidyn(n, o.seed), ["seed"]],
+  ceca: [ceca, []],
 };
 const DEFAULTS = { k: 1, degree: 1, seed: 0 };
 

@@ -4,6 +4,7 @@
 - `consensus_rate`, `consensus_delay`, `reaches_average`: how fast disagreement falls.
 - `shortest_possible`, `theorem_1_length`: how short a sequence can be, how long the paper's are.
 - `bytes_per_round`: what a node sends; `ring_all_reduce_vectors`: what an all-reduce makes it send.
+- `Network` models a network: `quickest_average` says how vectors are averaged soonest on one.
 - `training_disagreement`, `noise_disagreement`, `pair_weights`: how far nodes stay apart while they
   are trained, which the number of rounds does not say; `diagnose` gives all three.
 
@@ -30,11 +31,13 @@ from basegraph.topologies.analysis.message_bytes import (
     bytes_per_round,
     ring_all_reduce_vectors,
 )
+from basegraph.topologies.analysis.network import Network, quickest_average
 from basegraph.topologies.analysis.rates import consensus_delay, consensus_rate, reaches_average
 
 __all__ = [
     "Diagnostics",
     "MessageBytes",
+    "Network",
     "PairWeights",
     "bytes_per_round",
     "consensus_delay",
@@ -45,6 +48,7 @@ __all__ = [
     "gossip",
     "noise_disagreement",
     "pair_weights",
+    "quickest_average",
     "reaches_average",
     "ring_all_reduce_vectors",
     "shortest_possible",

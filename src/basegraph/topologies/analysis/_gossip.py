@@ -20,6 +20,7 @@ from basegraph.topologies.core.phases import PerPhase
 from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray
 from basegraph.topologies.core.sequence import Topology
+from basegraph.topologies.two_states.sequence import TwoStateSequence
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -30,11 +31,13 @@ KEPT_ENTRIES = 2**25
 """Matrices of a whole period are kept for the next one up to this many entries (half a GiB)."""
 
 
-def consensus_error(topology: Topology, x0: NDArray[Any], steps: int) -> FloatArray:
+def consensus_error(
+    topology: Topology | TwoStateSequence, x0: NDArray[Any], steps: int
+) -> FloatArray:
     """The disagreement (1/n) Σ_i |x_i - mean|² before each of `steps` rounds and after the last.
 
     Args:
-        topology: Which nodes talk when.
+        topology: Which nodes talk when. With two vectors per node, the disagreement is that of x.
         x0: The nodes' values, (n,) or (n, d), float32 or float64; the arithmetic is done in its
             type.
         steps: How many rounds.
@@ -56,11 +59,11 @@ def consensus_error(topology: Topology, x0: NDArray[Any], steps: int) -> FloatAr
     return np.array([disagreement(next(states)) for _ in range(steps + 1)])
 
 
-def gossip(topology: Topology, x0: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def gossip(topology: Topology | TwoStateSequence, x0: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """The nodes' values before step 0, 1, 2, ... without end, as read-only arrays.
 
     Args:
-        topology: Which nodes talk when.
+        topology: Which nodes talk when. With two vectors per node, the values are those of x.
         x0: The nodes' values, (n,) or (n, d), float32 or float64.
 
     Returns:
@@ -76,10 +79,14 @@ def gossip(topology: Topology, x0: NDArray[Any]) -> Iterator[NDArray[Any]]:
         [[4.0, 0.0, 0.0, 0.0], [2.0, 2.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]
 
     """
-    return _states(topology, _checked(topology, x0))
+    x = _checked(topology, x0)
+    if isinstance(topology, TwoStateSequence):
+        n, both = topology.n, np.concatenate([x, x])  # y begins as x: it does not matter
+        return (state[:n] for state in _states(topology, both))
+    return _states(topology, x)
 
 
-def _states(topology: Topology, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _states(topology: Topology | TwoStateSequence, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
     def matrix(index: int) -> csr_array[Any, Any]:
         return topology.round(index).matrix(x.dtype)
 
@@ -126,8 +133,8 @@ def gaussian_start(n: int, seed: int, d: int | None = None) -> FloatArray:
     return random.standard_normal(n if d is None else (n, d))
 
 
-def _checked(topology: Topology, x0: NDArray[Any]) -> NDArray[Any]:
-    if not isinstance(topology, Topology):
+def _checked(topology: object, x0: NDArray[Any]) -> NDArray[Any]:
+    if not isinstance(topology, Topology | TwoStateSequence):
         raise InvalidArgument("topology", topology, "must be a topology; bg.topology makes one")
     try:
         x = np.asarray(x0)

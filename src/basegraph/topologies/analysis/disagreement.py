@@ -17,9 +17,14 @@ from basegraph.topologies.core.integers import at_least
 from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray
 from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.two_states.sequence import refuse_two_states
 
 DOUBLINGS = 60
 """Periods are composed so often, by squaring, before disagreement is called unbounded."""
+
+
+USE = "disagreement is defined for n × n mixing matrices, as those of short; ask consensus_error"
+"""What two-state sequences are told."""
 
 
 class PairWeights(NamedTuple):
@@ -225,6 +230,7 @@ def _forgets(
 
 def _matrices(topology: Topology) -> Callable[[int], Any]:
     """Step -> mixing matrix; those of one period are made once."""
+    refuse_two_states("topology", topology, USE)
     period = topology.period
     if not period:
         return lambda t: topology.round(t).matrix()
@@ -238,6 +244,7 @@ def _both_sides(matrix: Any, covariance: FloatArray) -> FloatArray:
 
 
 def _periodic(topology: Topology) -> Sequence:
+    refuse_two_states("topology", topology, USE)
     if not isinstance(topology, Sequence):
         raise InvalidArgument("topology", topology, "must have a period; or ask for samples")
     return topology

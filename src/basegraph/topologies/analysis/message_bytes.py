@@ -10,6 +10,7 @@ import numpy as np
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least
 from basegraph.topologies.core.sequence import Sequence
+from basegraph.topologies.two_states.sequence import TwoStateSequence
 
 
 class MessageBytes(NamedTuple):
@@ -23,7 +24,9 @@ class MessageBytes(NamedTuple):
     """The most any node sends in a whole period."""
 
 
-def bytes_per_round(topology: Sequence, parameters: int, itemsize: int = 4) -> MessageBytes:
+def bytes_per_round(
+    topology: Sequence | TwoStateSequence, parameters: int, itemsize: int = 4
+) -> MessageBytes:
     """What a node sends in one round when a model of `parameters` numbers is mixed.
 
     Args:
@@ -43,7 +46,7 @@ def bytes_per_round(topology: Sequence, parameters: int, itemsize: int = 4) -> M
         MessageBytes(busiest=8000, mean=8000.0, period=8000)
 
     """
-    if not isinstance(topology, Sequence):
+    if not isinstance(topology, Sequence | TwoStateSequence):
         raise InvalidArgument("topology", topology, "must have a period to count its bytes")
     parameters, itemsize = at_least(0, parameters=parameters), at_least(1, itemsize=itemsize)
     sent = [np.bincount(r.senders, minlength=r.n) for r in topology]

@@ -11,6 +11,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.random import generator
 from basegraph.topologies.core.round import FloatArray, Round
 from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.two_states.sequence import TwoStateSequence, refuse_two_states
 
 ROUNDING = 1e-14
 """What rounding leaves of a vector at most."""
@@ -43,6 +44,7 @@ def consensus_rate(topology: Topology | Round) -> float:
         True
 
     """
+    refuse_two_states("topology", topology, "it has no mixing matrices; ask consensus_error")
     if isinstance(topology, Round):
         rounds = [topology]
     elif isinstance(topology, Sequence):
@@ -116,11 +118,11 @@ def _largest_singular_value(matrices: list[Any], n: int) -> float:
     return float(np.sqrt(max(largest, 0.0)))
 
 
-def reaches_average(topology: Sequence) -> bool:
+def reaches_average(topology: Sequence | TwoStateSequence) -> bool:
     """Whether one period leaves nothing of a disagreement but rounding; `verify` is the proof.
 
     Args:
-        topology: A topology with a period.
+        topology: A topology with a period. With two vectors per node, the disagreement of x.
 
     Example:
         >>> from basegraph.topologies.catalog import topology
@@ -130,6 +132,9 @@ def reaches_average(topology: Sequence) -> bool:
     """
     start = generator(0).standard_normal(topology.n)
     x: FloatArray = start - start.mean()
+    if isinstance(topology, TwoStateSequence):
+        x = np.concatenate([x, generator(1).standard_normal(topology.n)])
     for r in topology:
         x = r.matrix() @ x
+    x = x[: topology.n]
     return bool(np.linalg.norm(x - x.mean()) <= ROUNDING * np.linalg.norm(start))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from basegraph.topologies.core.sequence import Topology
+if TYPE_CHECKING:
+    from basegraph.topologies.core.round import Round
+    from basegraph.topologies.core.sequence import Topology
+    from basegraph.topologies.two_states.sequence import TwoStateSequence
 
 
-def digest(topology: Topology, rounds: int = 64) -> str:
+def digest(topology: Topology | TwoStateSequence, rounds: int = 64) -> str:
     """A checksum of all arcs and weights of one period.
 
     Args:
@@ -27,7 +31,8 @@ def digest(topology: Topology, rounds: int = 64) -> str:
     """
     checksum = hashlib.sha256()
     for step in range(topology.period or rounds):
-        r = topology.round(step)
+        given: Any = topology.round(step)
+        r: Round = getattr(given, "slots", given)  # of two vectors per node: the map on all 2n
         for part in (r.receivers, r.senders, r.numerators, r.denominators):
             checksum.update(np.ascontiguousarray(part).data)
     return checksum.hexdigest()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from html import escape
 from math import cos, pi, sin
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from basegraph.topologies.core.round import Round
     from basegraph.topologies.core.sequence import Topology
+    from basegraph.topologies.two_states.sequence import TwoStateSequence
 
 NOTEBOOK_NODES = 64
 """Rounds of more nodes are named, not drawn."""
@@ -21,8 +22,12 @@ SIZE, RADIUS, DOT = 130, 50.0, 3.0
 """Pixels: a drawing's side, its circle of nodes, a node."""
 
 
-def topology_html(topology: Topology) -> str:
+def topology_html(
+    topology: Topology | TwoStateSequence, drawn: Callable[[int], Round] | None = None
+) -> str:
     """A topology as HTML: what it is, and a drawing of its first rounds.
+
+    `drawn` gives the graph of a step where that is not the round itself.
 
     >>> from basegraph.topologies.catalog import topology
     >>> topology_html(topology("base", n=6)).count("<svg")
@@ -36,7 +41,8 @@ def topology_html(topology: Topology) -> str:
         steps = range(0)
     elif rounds > NOTEBOOK_ROUNDS:
         lines.append(f"the first {NOTEBOOK_ROUNDS} of {rounds} rounds")
-    drawings = [_panel(topology.round(step), f"round {step}") for step in steps]
+    graph: Callable[[int], Any] = drawn or topology.round
+    drawings = [_panel(graph(step), f"round {step}") for step in steps]
     return _page(lines, drawings)
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
-
-from basegraph.topologies.core.sequence import Topology
+from typing import Generic, Protocol, TypeVar
 
 Value = TypeVar("Value")
+
+
+class Repeating(Protocol):
+    """What may repeat after some steps, such as a topology."""
+
+    @property
+    def period(self) -> int | None:
+        """After how many steps it repeats; None: never."""
 
 
 class PerPhase(Generic[Value]):
@@ -31,7 +37,7 @@ class PerPhase(Generic[Value]):
 
     def __init__(
         self,
-        topology: Topology,
+        topology: Repeating,
         compute: Callable[[int], Value],
         keep: Callable[[Value], bool] = lambda value: True,
     ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from basegraph.errors import InvalidArgument
 from basegraph.extras import optional_imports
@@ -152,14 +152,7 @@ class Topology(ABC):
             4
 
         """
-        with optional_imports():
-            from basegraph.plots.canvas import save
-            from basegraph.plots.rounds import rounds_figure
-        figure = rounds_figure(self, steps=steps if steps is not None else self.period or 1)
-        if path is not None:
-            suffixes = (".png", ".svg", ".pdf")
-            save(figure, writable("path", Path(path), suffixes=suffixes, force=True))
-        return figure
+        return drawing(self, path, steps if steps is not None else self.period or 1)
 
     def _repr_html_(self) -> str:
         return topology_html(self)
@@ -250,6 +243,18 @@ class Sequence(Topology):
 
     def __iter__(self) -> Iterator[Round]:
         return (self.round(step) for step in range(self.period))
+
+
+def drawing(topology: Any, path: str | Path | None, steps: int) -> Figure:
+    """The figure of so many rounds, saved if there is a path; see `Topology.draw`."""
+    with optional_imports():
+        from basegraph.plots.canvas import save
+        from basegraph.plots.rounds import rounds_figure
+    figure = rounds_figure(topology, steps=steps)
+    if path is not None:
+        suffixes = (".png", ".svg", ".pdf")
+        save(figure, writable("path", Path(path), suffixes=suffixes, force=True))
+    return figure
 
 
 def rebuilt(topology: Topology) -> tuple[Callable[..., Topology], tuple[str, int]]:

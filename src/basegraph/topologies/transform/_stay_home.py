@@ -7,9 +7,10 @@ import numpy as np
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.round import IntArray, Round
 from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.two_states.sequence import TwoStateSequence, refuse_two_states
 
 
-def stay_home(topology: Topology) -> Sequence:
+def stay_home(topology: Topology | TwoStateSequence) -> Sequence:
     """The same averaging with all pair weights at most 1/2, for sequences of degree 1.
 
     A pair of weight w > 1/2 nearly swaps its values. If the two nodes keep them instead (weight
@@ -36,6 +37,7 @@ def stay_home(topology: Topology) -> Sequence:
         ({0: Fraction(4, 5)}, {0: Fraction(1, 5)})
 
     """
+    refuse_two_states("topology", topology, "only pairs that mix one vector can stay at home")
     if not isinstance(topology, Sequence):
         raise InvalidArgument("topology", topology, "must repeat, or there is no renaming")
     if topology.max_degree > 1 or not topology.symmetric:

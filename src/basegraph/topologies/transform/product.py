@@ -9,6 +9,7 @@ from basegraph.topologies.core.closed_form import refuse_beyond_memory
 from basegraph.topologies.core.round import Round
 from basegraph.topologies.core.sequence import Sequence, rebuilt
 from basegraph.topologies.transform.copies import spread, tiled
+from basegraph.topologies.two_states.sequence import refuse_two_states
 
 
 class Product(Sequence):
@@ -22,6 +23,8 @@ class Product(Sequence):
     def __init__(
         self, inner: Sequence, outer: Sequence, spec: str, *, promised_degree: int | None = None
     ) -> None:
+        for part in (inner, outer):
+            refuse_two_states("sequence", part, "a product is of n × n rounds, as those of short")
         self.inner = inner
         self.outer = outer
         self.spec = spec

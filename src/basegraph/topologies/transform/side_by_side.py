@@ -13,6 +13,7 @@ from basegraph.topologies.core.closed_form import identity
 from basegraph.topologies.core.round import IntArray, Round
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.topologies.transform.copies import tiled
+from basegraph.topologies.two_states.sequence import refuse_two_states
 
 
 class SideBySide(Sequence):
@@ -25,6 +26,8 @@ class SideBySide(Sequence):
 
     def __init__(self, runs: Iterable[tuple[Sequence, int]], redundant: bool) -> None:
         self.runs = tuple(runs)
+        for block, _ in self.runs:
+            refuse_two_states("runs", block, "blocks are of n × n rounds, as those of short")
         self.redundant = redundant
         self.blocks = sum(copies for _, copies in self.runs)
         self.n = sum(block.n * copies for block, copies in self.runs)

@@ -38,7 +38,7 @@ def prove_product(topology: Topology, period: int, scale: int, bits: int) -> Non
     n = topology.n
     width = max(1, min(n, CHUNK_BITS // (n * bits)))
     chunks = [range(first, min(first + width, n)) for first in range(0, n, width)]
-    rounds = [_integer_round(topology.round(step)) for step in range(period)]
+    rounds = [integer_round(topology.round(step)) for step in range(period)]
     for columns in chunks:
         rows = np.zeros(n, dtype=object)
         rows[columns.start : columns.stop] = [1 << (bits * c) for c in range(len(columns))]
@@ -57,7 +57,7 @@ Slot = tuple[IntArray, IntArray, NDArray[Any]]
 """Receivers, senders and integer weights of arcs into different nodes."""
 
 
-def _integer_round(r: Round) -> tuple[NDArray[Any], list[Slot]]:
+def integer_round(r: Round) -> tuple[NDArray[Any], list[Slot]]:
     """Self weights and arcs over the common denominator; every node's s-th arc is in slot s."""
     _, arcs, self_weights = r.over_common_denominator()
     heard = np.bincount(r.receivers, minlength=r.n)

@@ -63,7 +63,7 @@ def check_product(topology: Topology, period: int, scale: int, trials: int, seed
         current = topology.round(step)
         _, arcs, self_weights = current.over_common_denominator()
         for trial, p in enumerate(primes):
-            vectors[trial] = _mix_modulo(current, arcs, self_weights, vectors[trial], p)
+            vectors[trial] = mix_modulo(current, arcs, self_weights, vectors[trial], p)
     for x, start, p in zip(vectors, starts, primes, strict=True):
         expected = scale % p * (int(start.sum()) % p) % p
         wrong = x * (n % p) % p != expected
@@ -74,9 +74,10 @@ def check_product(topology: Topology, period: int, scale: int, trials: int, seed
             )
 
 
-def _mix_modulo(
+def mix_modulo(
     r: Round, arcs: NDArray[Any], self_weights: NDArray[Any], x: IntArray, p: int
 ) -> IntArray:
+    """One round on a vector, modulo a prime."""
     mixed = (self_weights % p).astype(np.int64) * x % p
     np.add.at(mixed, r.receivers, (arcs % p).astype(np.int64) * x[r.senders] % p)
     return mixed % p

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,28 +51,9 @@ def check_rounds(topology: Topology, steps: int | None = None) -> RoundFacts:
 
 def _check_round(r: Round, topology: Topology, where: str) -> int:
     """Check one round; returns its common denominator."""
-
-    def refuse(bad: NDArray[np.bool_], complaint: str) -> None:
-        if bad.any():
-            arc = int(np.argmax(bad))
-            receiver, sender = int(r.receivers[arc]), int(r.senders[arc])
-            weight = f"{r.numerators[arc]}/{r.denominators[arc]}"
-            raise InvalidRound(f"{where}: arc {receiver} ← {sender} of weight {weight} {complaint}")
-
     if r.n != topology.n:
         raise InvalidRound(f"{where}: has {r.n} nodes instead of {topology.n}")
-    refuse(r.receivers == r.senders, "is a self loop")
-    refuse(r.denominators < 1, "has a denominator below 1")
-    refuse(r.numerators < 1, "is not positive")
-    refuse(r.repeated(), "occurs twice")
-    scale, arcs, self_weights = r.over_common_denominator()
-    if (self_weights < 0).any():
-        i = int(np.argmax(self_weights < 0))
-        heard = Fraction(scale - int(self_weights[i]), scale)
-        raise InvalidRound(
-            f"{where}: node {i} hears weights that sum to {heard}, "
-            f"which leaves it a negative self weight"
-        )
+    scale, arcs, self_weights = check_arcs(r, where)
     columns = self_weights.copy()
     np.add.at(columns, r.senders, arcs)
     if (columns != scale).any():
@@ -80,7 +62,9 @@ def _check_round(r: Round, topology: Topology, where: str) -> int:
             f"{where}: not doubly stochastic: column {j} sums to {Fraction(int(columns[j]), scale)}"
         )
     if topology.symmetric:
-        refuse(r.unreturned(), "has no counterpart of the same weight, as a symmetric W must")
+        _refuse(
+            r, where, r.unreturned(), "has no counterpart of the same weight, as a symmetric W must"
+        )
     degrees = r.degrees()
     allowed = topology.max_degree
     if topology.promised_degree is not None:
@@ -91,3 +75,40 @@ def _check_round(r: Round, topology: Topology, where: str) -> int:
             f"{where}: node {i} talks to {degrees[i]} neighbors, more than {allowed}"
         )
     return scale
+
+
+def check_arcs(r: Round, where: str) -> tuple[int, NDArray[Any], NDArray[Any]]:
+    """Check that weights are positive, arcs distinct, and that no self weight is negative.
+
+    Args:
+        r: The round.
+        where: What it is called in refusals.
+
+    Returns:
+        As `Round.over_common_denominator`.
+
+    Raises:
+        InvalidRound: If a weight or an arc is not what it must be.
+
+    """
+    _refuse(r, where, r.receivers == r.senders, "is a self loop")
+    _refuse(r, where, r.denominators < 1, "has a denominator below 1")
+    _refuse(r, where, r.numerators < 1, "is not positive")
+    _refuse(r, where, r.repeated(), "occurs twice")
+    scale, arcs, self_weights = r.over_common_denominator()
+    if (self_weights < 0).any():
+        i = int(np.argmax(self_weights < 0))
+        heard = Fraction(scale - int(self_weights[i]), scale)
+        raise InvalidRound(
+            f"{where}: node {i} hears weights that sum to {heard}, "
+            f"which leaves it a negative self weight"
+        )
+    return scale, arcs, self_weights
+
+
+def _refuse(r: Round, where: str, bad: NDArray[np.bool_], complaint: str) -> None:
+    if bad.any():
+        arc = int(np.argmax(bad))
+        receiver, sender = int(r.receivers[arc]), int(r.senders[arc])
+        weight = f"{r.numerators[arc]}/{r.denominators[arc]}"
+        raise InvalidRound(f"{where}: arc {receiver} ← {sender} of weight {weight} {complaint}")

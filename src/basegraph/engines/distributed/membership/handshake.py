@@ -56,11 +56,16 @@ def require_alike(facts: dict[str, object], membership: Membership) -> None:
 
 def require_same_bits(v: torch.Tensor, membership: Membership, phase: str) -> None:
     """Refuse a vector that is not the same everywhere, to the last bit."""
+    node = first_other(v, membership, phase)
+    if node is not None:
+        raise BasegraphError(f"node {node} holds another vector than node 0 after {phase}")
+
+
+def first_other(v: torch.Tensor, membership: Membership, phase: str) -> int | None:
+    """The first node whose vector has other bits than node 0's, by a checksum; None: all agree."""
     words = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[v.element_size()]
     sums = all_gather(v.view(words).sum(dtype=torch.int64).reshape(1), membership, phase)
-    for node, total in enumerate(sums):
-        if total != sums[0]:
-            raise BasegraphError(f"node {node} holds another vector than node 0 after {phase}")
+    return next((node for node, total in enumerate(sums) if total != sums[0]), None)
 
 
 class Refused(BasegraphError):
