@@ -50,14 +50,14 @@ SMALLER = {
     "bench model --nodes 2:4096": "bench model --nodes 2:256",
     "reproduce consensus": "reproduce consensus --seed 0",
     "--out runs/base": "--epochs 1 --out runs/base",
-    "--lr 0.1 --out runs/text": "--epochs 1 --lr 0.1 --out runs/text",
+    "--lr 0.003 --out runs/text": "--epochs 1 --lr 0.003 --out runs/text",
     "--epochs 60": "--epochs 1",
     "--seed 0:4 --epochs 50": "--seed 0 --epochs 1 --nodes 5",
     "epochs = 30": "epochs = 1",
     "epochs = 60": "epochs = 1",
     "--out runs/five": "--epochs 1 --out runs/five",
     "--nproc-per-node 5": "--nproc-per-node 2",
-    "launch --nodes 4 -m": "launch --nodes 2 -m",
+    "launch --nodes 4": "launch --nodes 2",
     "--out runs/live": "--epochs 1 --out runs/live",
 }
 """What is run instead of what the pages say, so that it takes seconds; nothing else is changed."""

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from basegraph.data import philox
-from basegraph.data.augment import gather
+from basegraph.data.augment import gather, normalization
+from basegraph.data.catalog import load
 from basegraph.data.philox import raw_words
 from basegraph.data.plan import PADDING, SamplePlanner
 
@@ -156,3 +157,21 @@ def test_no_augmentation_is_just_the_image():
     assert plan.crop is plan.flip is plan.erase is None
     samples = gather(images, torch.as_tensor(plan.sample), torch.zeros(1), torch.ones(1))
     assert torch.allclose(samples, torch.tensor(0.2))
+
+
+@pytest.mark.parametrize(("padding", "outside"), [("zero", 0.0), ("black", -1.0)])
+def test_padding_is_zero_after_normalization_or_before(padding, outside):
+    images = torch.full((1, 1, 8, 8), 255, dtype=torch.uint8)
+    half = torch.full((1,), 0.5)
+    crop = torch.zeros(1, 2, dtype=torch.int64)
+    samples = gather(images, torch.tensor([0]), half, half, crop=crop, padding=padding)
+    assert (samples[0, 0, :PADDING] == outside).all()
+    assert (samples[0, 0, PADDING:, PADDING:] == 1).all()
+
+
+def test_normalizations():
+    digits = load("digits")
+    for how, expected in (("half", (0.5, 0.5)), ("none", (0.0, 1.0))):
+        assert [float(value) for value in normalization(digits, how)] == list(expected)
+    mean, std = digits.statistics()
+    assert [v.tolist() for v in normalization(digits, "dataset")] == [mean.tolist(), std.tolist()]

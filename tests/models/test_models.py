@@ -32,6 +32,35 @@ def test_takes_both_image_sizes(name, shape):
     assert build(name, shape, 7, seed=0)(torch.zeros(2, *shape)).shape == (2, 7)
 
 
+def test_options_change_groups_and_order_and_no_parameter():
+    published = build("lenet:order=published", (1, 28, 28), 10, seed=0)
+    kinds = [type(layer).__name__ for layer in published][:8]
+    assert kinds == 2 * ["Conv2d", "ReLU", "MaxPool2d", "GroupNorm"]
+    assert [published[3].num_groups, published[7].num_groups] == [2, 4]
+    assert FlatModel(published).size == 44_470
+    for name in ("vgg11", "resnet18"):
+        plain, wide = (build(f"{name}{o}", (3, 32, 32), 10, seed=0) for o in ("", ":groups=8"))
+        assert torch.equal(FlatModel(plain).initial(), FlatModel(wide).initial())
+        for module, groups in ((plain, 2), (wide, 8)):
+            norms = [m.num_groups for m in module.modules() if isinstance(m, nn.GroupNorm)]
+            assert set(norms) == {groups}
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("vgg11:groups=7", "groups=7: must divide the 64 channels of a layer"),
+        ("resnet18:groups=0", "groups=0: must divide"),
+        ("vgg11:groups=some", "groups='some': must be an integer"),
+        ("lenet:order=mine", "order='mine': must be norm-first or published"),
+        ("lenet:groups=8", "groups"),
+    ],
+)
+def test_options_that_are_refused(name, complaint):
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        build(name, (3, 32, 32), 10, seed=0)
+
+
 def test_parameters_come_from_the_seed_alone():
     torch.manual_seed(1)
     before = torch.random.get_rng_state()

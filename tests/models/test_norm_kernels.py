@@ -34,7 +34,13 @@ def drawn(*shape):
 @needs_triton
 @pytest.mark.parametrize(
     ("n", "c", "groups", "b", "h", "w"),
-    [(2, 6, 2, 3, 8, 6), (3, 16, 2, 2, 4, 4), (1, 5, 1, 2, 2, 10), (2, 3, 3, 1, 4, 2)],
+    [
+        (2, 6, 2, 3, 8, 6),
+        (3, 16, 2, 2, 4, 4),
+        (1, 5, 1, 2, 2, 10),
+        (2, 3, 3, 1, 4, 2),
+        (1, 16, 8, 2, 4, 4),
+    ],
 )
 def test_value_and_gradients_are_those_of_the_three_layers(n, c, groups, b, h, w):
     x, weight, bias = (drawn(*s).requires_grad_() for s in ((n, c, b, h, w), (n, c), (n, 1 + c)))

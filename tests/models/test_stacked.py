@@ -59,10 +59,17 @@ class TakenTwice(nn.Module):
         return self.last(torch.flatten(x, 1))
 
 
-@pytest.mark.parametrize("name", sorted(IMAGE_MODELS))
+PUBLISHED = (
+    "lenet:order=published",
+    *(pytest.param(f"{name}:groups=8", marks=pytest.mark.slow) for name in ("vgg11", "resnet18")),
+)
+
+
+@pytest.mark.parametrize("name", [*sorted(IMAGE_MODELS), *PUBLISHED])
 def test_every_model(name):
+    shape = SHAPES[name.partition(":")[0]]
     (losses, gradients), (expected, reference) = both_ways(
-        build(name, SHAPES[name], 10, seed=0), SHAPES[name], 10, batch=2
+        build(name, shape, 10, seed=0), shape, 10, batch=2
     )
     assert torch.allclose(losses, expected, rtol=1e-12)
     assert (gradients - reference).norm() < 1e-12 * reference.norm()

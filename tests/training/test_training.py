@@ -10,9 +10,11 @@ import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
+from basegraph.models.networks import build
 from basegraph.plots.learning import labels
 from basegraph.training._train import train
 from basegraph.training.config import RunConfig
+from basegraph.training.problem import Problem
 from basegraph.training.run import Diverged
 from support.mixing import spec_for
 
@@ -85,3 +87,25 @@ def test_real_mnist_learns(shared_data, tmp_path):
     )
     rows = train(config, tmp_path / "run", dataset=small)
     assert rows[-1]["test_accuracy"] > 0.85
+
+
+def test_the_published_schedule_and_inputs_are_used(tmp_path):
+    """Per epoch with a floor; another normalization and another padding are other gradients."""
+    config = {
+        "nodes": 3, "epochs": 20, "epoch_steps": 2, "lr": 0.1, "lr_min": 0.01,
+        "lr_changes": "epoch", "warmup_start": 0.02, "augment": "crop", "evaluate_every": 20,
+    }  # fmt: skip
+    dataset = load("digits")
+    module = build("mlp", dataset.shape, dataset.classes, seed=0)
+    problem = Problem(RunConfig(**config), dataset, module)
+    rates = [problem.learning_rate(step) for step in range(40)]
+    assert rates[:2] == [0.02, 0.02]
+    assert rates[2:4] == pytest.approx([0.06, 0.06])
+    assert max(rates) == rates[4] == 0.1
+    assert rates[0::2] == rates[1::2]
+    assert 0.01 < rates[-1] < 0.011
+    losses = set()
+    for more in ({}, {"normalize": "half"}, {"normalize": "half", "padding": "black"}):
+        rows = train(RunConfig(**config, **more), tmp_path / str(len(losses)))
+        losses.add(rows[-1]["train_loss"])
+    assert len(losses) == 3

@@ -8,7 +8,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from basegraph.data.dataset import Dataset
 from basegraph.data.plan import PADDING
+
+
+def normalization(dataset: Dataset, how: str) -> tuple[Tensor, Tensor] | None:
+    """What is subtracted from every channel of images on 0..1, and what they are divided by.
+
+    Args:
+        dataset: The images.
+        how: `dataset` (mean and standard deviation of the training set), `half` (1/2 and 1/2) or
+            `none` (0 and 1).
+
+    Returns:
+        Two vectors of float32; None where inputs are not images.
+
+    """
+    if not dataset.has_images:
+        return None
+    statistics = dataset.statistics() if how == "dataset" else None
+    if statistics is not None:
+        mean, std = statistics
+        return torch.as_tensor(mean), torch.as_tensor(std)
+    channels = dataset.shape[0]
+    values = (0.5, 0.5) if how == "half" else (0.0, 1.0)
+    return torch.full((channels,), values[0]), torch.full((channels,), values[1])
 
 
 def gather(
@@ -19,11 +43,13 @@ def gather(
     crop: Tensor | None = None,
     flip: Tensor | None = None,
     erase: Tensor | None = None,
+    padding: str = "zero",
 ) -> Tensor:
     """Normalized samples (..., C, H, W) of images (N, C, H, W), as planned.
 
-    What lies outside a cropped image, and what is erased, is zero after normalization. Inputs that
-    are not images have neither mean nor std, and are taken as they are; integers become int64.
+    What lies outside a cropped image is zero after normalization, or with `padding="black"` before
+    it; what is erased is zero after it. Inputs that are not images have neither mean nor std, and
+    are taken as they are; integers become int64.
     """
     shape = sample.shape
     if mean is None or std is None:
@@ -47,7 +73,10 @@ def gather(
             index[:, None, None], rows[:, :, None], columns[:, None, :]
         ].permute(0, 3, 1, 2)
         inside = (inside_r[:, :, None] & inside_c[:, None, :])[:, None]
-        x_bchw = _normalized(picked, mean, std) * inside
+        if padding == "black":
+            x_bchw = _normalized(picked * inside, mean, std)
+        else:
+            x_bchw = _normalized(picked, mean, std) * inside
     if erase is not None:
         x_bchw = x_bchw * ~_boxes(erase.reshape(-1, 4), height, width)
     return x_bchw.reshape(*shape, channels, height, width)

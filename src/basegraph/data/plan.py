@@ -20,7 +20,11 @@ from basegraph.topologies.core.round import IntArray
 
 _ORDER, _AUGMENT = 3, 4
 PADDING = 4
-"""Pixels of zeros around an image before a random crop."""
+"""Pixels around an image before a random crop."""
+PADDINGS = ("zero", "black")
+"""What these are: zero after normalization, or before it."""
+NORMALIZATIONS = ("dataset", "half", "none")
+"""Of images on 0..1: by mean and deviation of the training set, (x - 1/2) / (1/2), or none."""
 
 
 class EpochPlan(NamedTuple):

@@ -89,6 +89,14 @@ class EngineSettings(Protocol):
         """The model's name, for messages."""
 
     @property
+    def normalize(self) -> str:
+        """How images are normalized: dataset, half or none."""
+
+    @property
+    def padding(self) -> str:
+        """What is around cropped images: zero after normalization, or black before it."""
+
+    @property
     def weight_decay(self) -> float:
         """λ of weight decay, in the gradient or decoupled: as the method says."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from basegraph.data.augment import gather, taken
+from basegraph.data.augment import gather, normalization, taken
 from basegraph.data.dataset import Dataset, Split
 from basegraph.engines.evaluation import Questions
 from basegraph.errors import InvalidArgument
@@ -68,20 +68,36 @@ def _converted(tensor: Tensor) -> Tensor:
 
 
 class DeviceData:
-    """A dataset on a device; samples are normalized when they are gathered."""
+    """A dataset on a device; samples are normalized when they are gathered.
 
-    def __init__(self, dataset: Dataset, device: torch.device) -> None:
+    Args:
+        dataset: The data.
+        device: Where they go.
+        normalize: One of `NORMALIZATIONS`, for images.
+        padding: One of `PADDINGS`, for images that are cropped.
+
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        device: torch.device,
+        *,
+        normalize: str = "dataset",
+        padding: str = "zero",
+    ) -> None:
+        self.padding = padding
         self.mean: Tensor | None = None
         self.std: Tensor | None = None
-        statistics = dataset.statistics()
-        if statistics is not None:
-            self.mean, self.std = (torch.as_tensor(s).to(device) for s in statistics)
+        values = normalization(dataset, normalize)
+        if values is not None:
+            self.mean, self.std = (value.to(device) for value in values)
         self.inputs, self.targets = on_device(dataset.train, device)
         self.test_inputs, self.test_targets = on_device(dataset.test, device)
 
     def batch(self, planned: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """The training samples and targets of one step of a plan."""
-        samples = gather(self.inputs, **planned, mean=self.mean, std=self.std)
+        samples = gather(self.inputs, **planned, mean=self.mean, std=self.std, padding=self.padding)
         return samples, taken(self.targets, planned["sample"])
 
     def questions(self, name: str, places: Tensor) -> Questions:

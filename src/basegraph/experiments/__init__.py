@@ -5,8 +5,12 @@
 - `scaling.py`: what a step and the exact average cost on a network, by a model.
 - `grid.py`: grids of configurations, from a sweep's file or from Python.
 - `sweep.py`: the runs of a grid, many side by side, on this machine; `on_ray.py` on a Ray cluster.
-- `mnist.py`, `pairs.py`, `language.py`: the training experiments, made of sweeps; `reporting.py`
-  and `language_report.py` write their tables and say where their runs came from.
+- `campaign.py`: the skeleton of an experiment of many runs, whose learning rates are chosen on one
+  seed and which can be made in pieces. `learning.py` (the paper's training figures) and
+  `language.py` are made of it; `learning_report.py`, `claims.py` (what the paper says, and what the
+  runs say of it) and `language_report.py` write their tables.
+- `mnist.py`, `pairs.py`: training experiments, made of sweeps; `reporting.py` says where runs came
+  from.
 - `store.py`: the folder of an experiment's results.
 
 Sweeps and training experiments need torch (`pip install 'basegraph[train]'`), figures matplotlib

@@ -11,20 +11,14 @@ What is finished is kept without its checkpoint, and a folder of runs may be fil
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from basegraph.errors import unknown
+from basegraph.experiments.campaign import Campaign
 from basegraph.experiments.grid import dataset_of
 from basegraph.experiments.store import ResultFolder
-from basegraph.experiments.sweep import SweepFolder, SweepWatcher, packs_of, run_sweep
-from basegraph.topologies.catalog import topology
-from basegraph.training.config import RunConfig
-from basegraph.training.datasets import require_enough
 from basegraph.training.metrics import Metrics
-from basegraph.training.problem import make_method
 
 ADAMW = "beta2=0.95"
 LOCAL_STEPS = 32
@@ -60,13 +54,18 @@ class Key(NamedTuple):
     seed: int
 
     @property
+    def cell(self) -> tuple[str, str]:
+        """Split and arm."""
+        return self.split, self.arm
+
+    @property
     def name(self) -> str:
         """Of its folder."""
         arm = self.arm.replace(":", "-").replace("=", "")
         return f"{self.split}_{arm}_lr={self.lr:g}_seed={self.seed}"
 
 
-class Experiment:
+class Experiment(Campaign[tuple[str, str], Key]):
     """The runs that are asked for, and the folder in which they are made.
 
     Args:
@@ -94,105 +93,24 @@ class Experiment:
         *,
         resume: bool,
     ) -> None:
-        self.folder, self.settings = folder, settings
-        self.rates, self.seeds = rates, seeds
         self.pairs = [(split, arm) for split in splits for arm in arms]
         for _, arm in self.pairs:
             if arm not in ARMS:
                 raise unknown("methods", arm, ARMS)
-        what = RunConfig(**settings).computes()
-        self.tried = self._configs(self.pairs, dict.fromkeys(self.pairs, rates), seeds[:1])
-        text = json.dumps(what, indent=2) + "\n"
-        self.sweep = SweepFolder(folder / "runs", text, resume=resume)
+        super().__init__(folder, settings, self.pairs, rates, seeds, resume=resume)
 
-    def _configs(
-        self,
-        pairs: Iterable[tuple[str, str]],
-        rates: Mapping[tuple[str, str], Iterable[float]],
-        seeds: Iterable[int],
-    ) -> dict[Key, RunConfig]:
-        """The configurations of these runs, all of which can be made."""
-        configs = {}
-        for split, arm in pairs:
-            for lr in rates[split, arm]:
-                for seed in seeds:
-                    fields = {**self.settings, **ARMS[arm], "split": split}
-                    config = RunConfig(**fields, lr=lr, seed=seed)
-                    require_enough(config, dataset_of(config))
-                    make_method(config, topology(config.topology, config.nodes))
-                    configs[Key(split, arm, lr, seed)] = config
-        return configs
+    def key(self, cell: tuple[str, str], lr: float, seed: int) -> Key:
+        """The name of a run."""
+        return Key(*cell, lr, seed)
 
-    def finished(self, configs: Mapping[Key, RunConfig]) -> dict[Key, list[Metrics]]:
-        """The metrics of those runs that have ended well."""
-        left, failed = self.left(configs), self.sweep.failed()
-        return {
-            key: self.sweep.rows(key.name)
-            for key in configs
-            if key not in left and key.name not in failed
-        }
+    def fields(self, cell: tuple[str, str]) -> dict[str, Any]:
+        """How an arm communicates, and the split."""
+        split, arm = cell
+        return {**ARMS[arm], "split": split}
 
-    def left(self, configs: Mapping[Key, RunConfig]) -> dict[Key, RunConfig]:
-        """Those runs that have neither ended nor failed."""
-        names = self.sweep.left({key.name: config for key, config in configs.items()})
-        return {key: config for key, config in configs.items() if key.name in names}
-
-    def best_rates(self) -> dict[tuple[str, str], float]:
-        """The rate of every arm with the lowest validation loss, where all rates were tried."""
-        losses: dict[tuple[str, str], list[tuple[float, float]]] = {}
-        for key, rows in self.finished(self.tried).items():
-            scored = rows[-1]["validation_loss"], key.lr
-            losses.setdefault((key.split, key.arm), []).append(scored)
-        open_ones = {(key.split, key.arm) for key in self.left(self.tried)}
-        return {pair: min(some)[1] for pair, some in losses.items() if pair not in open_ones}
-
-    def again(self) -> dict[Key, RunConfig]:
-        """The other seeds, with the best rates that are known by now."""
-        best = self.best_rates()
-        rates = {pair: [rate] for pair, rate in best.items()}
-        return self._configs(best, rates, self.seeds[1:])
-
-    def known(self) -> dict[Key, RunConfig]:
-        """All runs that can be named by now."""
-        return self.tried | self.again()
-
-    def count(self) -> int:
-        """How many runs there will be in the end, if none diverges."""
-        return len(self.tried) + len(self.pairs) * len(self.seeds[1:])
-
-    def count_left(self) -> int:
-        """How many of them are still to be made."""
-        known = self.known()
-        return self.count() - (len(known) - len(self.left(known)))
-
-    def make(
-        self,
-        *,
-        side_by_side: int = 1,
-        minutes: float | None = None,
-        progress: Callable[[list[str]], SweepWatcher] = lambda names: SweepWatcher(),
-    ) -> None:
-        """Make what is left of the runs, first those that the learning rates are chosen by.
-
-        Args:
-            side_by_side: How many at a time, at most, of those that differ in topology, learning
-                rate and seed only.
-            minutes: After which no further runs begin.
-            progress: What to call on the way.
-
-        """
-        began = time.monotonic()
-        while minutes is None or time.monotonic() - began < 60 * minutes:
-            left = self.left(self.tried) or self.left(self.again())
-            if not left:
-                return
-            named = {key.name: config for key, config in left.items()}
-            first = packs_of(named, self.sweep)[0]
-            pack = dict(list(first.items())[:side_by_side])
-            run_sweep(pack, self.sweep, most=side_by_side, progress=progress(list(pack)))
-            for name, config in pack.items():  # of 25 nodes with two moments each: gigabytes
-                if name not in self.sweep.left({name: config}):
-                    (self.sweep.path / name / "checkpoint.safetensors").unlink(missing_ok=True)
+    def penalty(self, row: Metrics) -> float:
+        """The loss on the validation set."""
+        return row["validation_loss"]
 
     def tokens_of_run(self) -> int:
         """Tokens that one run is trained on."""
@@ -211,21 +129,17 @@ class Experiment:
 
     def plan(self) -> list[dict[str, Any]]:
         """How many runs of every arm there are, and how many of them are left."""
-        known = self.known()
-        open_ones = self.left(known)
         rows = []
-        for split, arm in self.pairs:
-            count = len(self.rates) + len(self.seeds[1:])
-            done = [k for k in known if (k.split, k.arm) == (split, arm) and k not in open_ones]
+        for (split, arm), left in self.runs_left().items():
             tokens = self.tokens_of_run() / 1e6
             rows.append(
                 {
                     "split": split,
                     "method": arm,
-                    "runs": count,
-                    "left": count - len(done),
+                    "runs": len(self.rates) + len(self.seeds[1:]),
+                    "left": left,
                     "M tokens each": round(tokens, 1),
-                    "M tokens left": round(tokens * (count - len(done)), 1),
+                    "M tokens left": round(tokens * left, 1),
                 }
             )
         return rows

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, Literal
 
+from basegraph.experiments.campaign import spread, standard_error
 from basegraph.experiments.language import Experiment, Key
 from basegraph.experiments.reporting import markdown
 from basegraph.plots.learning import draw_learning
@@ -47,7 +48,7 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
     folder.text("missing.txt", "".join(f"{name}\n" for name in missing))
     if not finished:
         return [], missing
-    kept = chosen(experiment, finished)
+    kept = experiment.chosen(finished)
     table = summary(experiment, kept)
     folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
     folder.table("language.csv", table)
@@ -60,20 +61,6 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
         curves = [{"config": _shown(key), "rows": rows} for key, rows in runs.items()]
         draw_learning(curves, [folder / f"curves-{split}.png"], highest=HEADROOM * best)
     return table, missing
-
-
-def chosen(experiment: Experiment, finished: dict[Key, list[Metrics]]) -> dict[Key, list[Metrics]]:
-    """The runs with the best rate of their arm, among the rates that have been tried by now."""
-    best: dict[tuple[str, str], tuple[float, float]] = {}
-    for key, rows in finished.items():
-        if key.seed == experiment.seeds[0]:
-            pair, scored = (key.split, key.arm), (rows[-1]["validation_loss"], key.lr)
-            best[pair] = min(best.get(pair, scored), scored)
-    return {
-        key: rows
-        for key, rows in finished.items()
-        if (key.split, key.arm) in best and key.lr == best[key.split, key.arm][1]
-    }
 
 
 def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict[str, Any]]:
@@ -106,7 +93,7 @@ def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict
                 "diverged": sum(name in failed for name in tried),
                 "seeds": len(ended),
                 "bits/byte": round(mean(scores[SCORES[0]]), 4),
-                "±": round(_spread(scores[SCORES[0]]), 4),
+                "±": round(spread(scores[SCORES[0]]), 4),
                 f"above {REFERENCE}": round(mean(gaps), 4) if gaps else "–",
                 "standard error": _error(gaps),
                 "averaged model": round(mean(scores[SCORES[1]]), 4),
@@ -120,13 +107,10 @@ def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict
     return sorted(table, key=lambda row: (order.index(row["split"]), row["bits/byte"]))
 
 
-def _spread(values: list[float]) -> float:
-    return stdev(values) if len(values) > 1 else 0.0
-
-
 def _error(gaps: list[float]) -> float | str:
     """The standard error of differences within seeds; one seed has none."""
-    return round(stdev(gaps) / len(gaps) ** 0.5, 4) if len(gaps) > 1 else "–"
+    error = standard_error(gaps)
+    return "–" if error is None else round(error, 4)
 
 
 def _named(key: Key) -> dict[str, Any]:

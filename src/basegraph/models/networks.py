@@ -19,12 +19,17 @@ from basegraph.specs import Entry, catalog, parse
 Shape = tuple[int, int, int]
 """Channels, height, width of an image."""
 NORM_GROUPS = 2
-"""Groups of every group normalization (Hsieh et al. 2020)."""
+"""Groups of a group normalization unless an option says otherwise (Hsieh et al. 2020)."""
+LENET_ORDERS = ("norm-first", "published")
+PUBLISHED_LENET_GROUPS = (2, 4)
+"""Groups of LeNet's two normalizations in the paper's public code."""
 
 
-def norm(channels: int) -> nn.GroupNorm:
+def norm(channels: int, groups: int = NORM_GROUPS) -> nn.GroupNorm:
     """Group normalization."""
-    return nn.GroupNorm(NORM_GROUPS, channels)
+    if groups < 1 or channels % groups:
+        raise InvalidArgument("groups", groups, f"must divide the {channels} channels of a layer")
+    return nn.GroupNorm(groups, channels)
 
 
 def mlp(shape: Shape, classes: int) -> nn.Module:
@@ -40,19 +45,21 @@ def mlp(shape: Shape, classes: int) -> nn.Module:
     )
 
 
-def lenet(shape: Shape, classes: int) -> nn.Module:
-    """LeNet-5 with group normalization: 44,470 parameters for 28x28 grey and ten classes."""
+def lenet(shape: Shape, classes: int, order: str = "norm-first") -> nn.Module:
+    """LeNet-5 with group normalization: 44,470 parameters for 28x28 grey and ten classes.
+
+    `order=norm-first` normalizes before ReLU and pooling, in 2 groups; `published` after them, in 2
+    and 4 groups, as the paper's public code does.
+    """
+    if order not in LENET_ORDERS:
+        raise InvalidArgument("order", order, f"must be {' or '.join(LENET_ORDERS)}")
     channels, height, width = shape
     rest = ((height - 4) // 2 - 4) // 2 * (((width - 4) // 2 - 4) // 2)
     return nn.Sequential(
         nn.Conv2d(channels, 6, 5),
-        norm(6),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        *_after_convolution(6, order, PUBLISHED_LENET_GROUPS[0]),
         nn.Conv2d(6, 16, 5),
-        norm(16),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
+        *_after_convolution(16, order, PUBLISHED_LENET_GROUPS[1]),
         nn.Flatten(),
         nn.Linear(16 * rest, 120),
         nn.ReLU(),
@@ -62,7 +69,14 @@ def lenet(shape: Shape, classes: int) -> nn.Module:
     )
 
 
-def vgg11(shape: Shape, classes: int) -> nn.Module:
+def _after_convolution(channels: int, order: str, published_groups: int) -> list[nn.Module]:
+    """Normalization, ReLU and pooling of LeNet, in one of `LENET_ORDERS`."""
+    if order == "published":
+        return [nn.ReLU(), nn.MaxPool2d(2), norm(channels, published_groups)]
+    return [norm(channels), nn.ReLU(), nn.MaxPool2d(2)]
+
+
+def vgg11(shape: Shape, classes: int, groups: int = NORM_GROUPS) -> nn.Module:
     """VGG-11 with group normalization: 9,231,114 parameters for 32x32 color and ten classes."""
     layers: list[nn.Module] = []
     channels = shape[0]
@@ -70,7 +84,7 @@ def vgg11(shape: Shape, classes: int) -> nn.Module:
         if width is None:
             layers.append(nn.MaxPool2d(2, ceil_mode=True))
         else:
-            layers += [nn.Conv2d(channels, width, 3, padding=1), norm(width), nn.ReLU()]
+            layers += [nn.Conv2d(channels, width, 3, padding=1), norm(width, groups), nn.ReLU()]
             channels = width
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, classes))
 
@@ -78,20 +92,22 @@ def vgg11(shape: Shape, classes: int) -> nn.Module:
 class ResidualBlock(nn.Module):
     """Two convolutions beside a shortcut."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, groups: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
-            norm(outputs),
+            norm(outputs, groups),
             nn.ReLU(),
             nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
-            norm(outputs),
+            norm(outputs, groups),
         )
         same = inputs == outputs and stride == 1
         self.shortcut = (
             nn.Identity()
             if same
-            else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs))
+            else nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), norm(outputs, groups)
+            )
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -99,16 +115,19 @@ class ResidualBlock(nn.Module):
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
-def resnet18(shape: Shape, classes: int) -> nn.Module:
+def resnet18(shape: Shape, classes: int, groups: int = NORM_GROUPS) -> nn.Module:
     """ResNet-18 with group normalization, in its form for small images: no pooling at the start."""
     layers: list[nn.Module] = [
         nn.Conv2d(shape[0], 64, 3, 1, 1, bias=False),
-        norm(64),
+        norm(64, groups),
         nn.ReLU(),
     ]
     channels = 64
     for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        layers += [ResidualBlock(channels, width, stride), ResidualBlock(width, width, 1)]
+        layers += [
+            ResidualBlock(channels, width, stride, groups),
+            ResidualBlock(width, width, 1, groups),
+        ]
         channels = width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, classes))
 

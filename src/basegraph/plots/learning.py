@@ -41,7 +41,11 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
 
 
 def draw_learning(
-    runs: list[dict[str, Any]], paths: list[Path], *, highest: float | None = None
+    runs: list[dict[str, Any]],
+    paths: list[Path],
+    *,
+    highest: float | None = None,
+    averaged: bool = False,
 ) -> None:
     """Draw test accuracy against epochs and against bytes; losses of runs without classes.
 
@@ -52,6 +56,7 @@ def draw_learning(
         runs: {config, rows} of every run: its configuration and the rows of its metrics.jsonl.
         paths: Files to write, in the formats of their suffixes.
         highest: Where the vertical axis ends, if not where the data do.
+        averaged: Whether to draw the average of all models in place of the nodes' own.
 
     Raises:
         InvalidArgument: Some runs have accuracies and others losses.
@@ -61,6 +66,9 @@ def draw_learning(
     measure, scale, shown = next(
         (m for m in MEASURES if any(m[0] in row for row in rows_of_all)), MEASURES[-1]
     )
+    if averaged:
+        measure = f"{measure}_averaged"
+    whose = "averaged:" if averaged else "mean"
     has_tokens = all("tokens" in row for row in rows_of_all)
     times = ("tokens", 1e6, "million tokens") if has_tokens else ("epoch", 1, "epoch")
     axes_of_x = (times, ("bytes_per_node", 1e6, "MB sent per node"))
@@ -85,7 +93,7 @@ def draw_learning(
                 axis.fill_between(x, mean - spread, mean + spread, color=color, alpha=0.15)
     for axis, (_, _, text) in zip(axes, axes_of_x, strict=True):
         axis.set_xlabel(text)
-        axis.set_ylabel(f"mean {shown}")
+        axis.set_ylabel(f"{whose} {shown}")
         if highest is not None:
             axis.set_ylim(top=highest)
     axes[1].set_xscale("log")

@@ -14,6 +14,7 @@ from basegraph.algorithms.catalog import algorithm, parse_algorithm
 from basegraph.algorithms.outer import OUTER_LR, outer_method
 from basegraph.data.dataset import OWN
 from basegraph.data.partition import SPLIT_ORDERS, SPLITS
+from basegraph.data.plan import NORMALIZATIONS, PADDINGS
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.specs import spec_of
 from basegraph.storage import inputs
@@ -114,20 +115,45 @@ class RunConfig:
         "auto",
         "crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset.",
     )
+    normalize: str = setting(
+        "dataset",
+        "Of images: dataset (by its mean and deviation), half ((x - 0.5) / 0.5) or none (0..1).",
+        one_of=NORMALIZATIONS,
+        missing="dataset",
+    )
+    padding: str = setting(
+        "zero",
+        "Around a cropped image: zero (after normalization) or black (before it).",
+        one_of=PADDINGS,
+        missing="zero",
+    )
     model: str = setting(
-        "mlp", "mlp, lenet, vgg11, resnet18, or gpt with options such as gpt:layers=4,width=128."
+        "mlp",
+        "mlp, lenet, vgg11, resnet18 or gpt, with options such as vgg11:groups=8 or gpt:layers=4.",
     )
     epochs: int = setting(60, "Passes over the data, each of whole steps; see epoch_steps.", low=1)
     epoch_steps: int = setting(0, "Steps of an epoch; 0: a pass over the data.", low=0)
     batch: int = setting(32, "Samples per node and step.", low=1)
     lr: float = setting(0.1, "Learning rate η at its highest.", stacks=True, number=ABOVE_ZERO)
     schedule: str = setting(
-        "cosine", "cosine (to zero) or constant.", one_of=("cosine", "constant")
+        "cosine", "cosine (to lr_min) or constant.", one_of=("cosine", "constant")
+    )
+    lr_min: float = setting(
+        0.0, "Where the cosine ends; at most lr.", number=FROM_ZERO, missing=0.0
+    )
+    lr_changes: str = setting(
+        "step",
+        "How often the learning rate changes: every step, or every epoch.",
+        one_of=("step", "epoch"),
+        missing="step",
     )
     warmup: int = setting(
         10,
         "Epochs over which the learning rate rises to lr; at most a tenth of all epochs.",
         low=0,
+    )
+    warmup_start: float = setting(
+        0.0, "Where the warm-up begins; at most lr.", number=FROM_ZERO, missing=0.0
     )
     precision: str = setting(
         "tf32",
@@ -189,6 +215,9 @@ class RunConfig:
             parse_spec(self.topology)
         if self.device not in ("auto", "cpu", "cuda") and not self.device.startswith("cuda:"):
             raise InvalidArgument("device", self.device, "must be auto, cpu, cuda or cuda:INDEX")
+        for name in ("lr_min", "warmup_start"):
+            if getattr(self, name) > self.lr:
+                raise InvalidArgument(name, getattr(self, name), f"must be at most lr, {self.lr:g}")
         self.augmentations()
         self.damping_share()
         self._require_outer()

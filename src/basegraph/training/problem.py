@@ -123,6 +123,9 @@ class Problem:
         augmentations = config.augmentations()
         if augmentations and not dataset.has_images:
             raise InvalidArgument("augment", config.augment, "is for images")
+        for name in ("normalize", "padding"):
+            if getattr(config, name) != DEFAULTS[name] and not dataset.has_images:
+                raise InvalidArgument(name, getattr(config, name), "is for images")
         height, width = dataset.shape[1:] if dataset.has_images else (1, 1)
         self.planner = SamplePlanner(
             rest[parts],
@@ -190,6 +193,9 @@ class Problem:
             peak=self.config.lr,
             warmup=self.config.warmup,
             schedule=self.config.schedule,
+            lowest=self.config.lr_min,
+            warmup_start=self.config.warmup_start,
+            changes=self.config.lr_changes,
         )
 
     def round_number(self, step: int) -> int | None:

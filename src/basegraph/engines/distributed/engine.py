@@ -56,7 +56,7 @@ class DistributedEngine:
         self.membership = membership
         self.device = device = membership.device
         self.steps_per_epoch = problem.steps_per_epoch
-        self.data = DeviceData(dataset, device)
+        self.data = DeviceData(dataset, device, normalize=config.normalize, padding=config.padding)
         model = problem.model
         model.module.to(device)
         self.gradients = Gradients(model, problem.loss, precision=config.precision)

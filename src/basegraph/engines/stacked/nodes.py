@@ -53,7 +53,9 @@ class StackedNodes:
         self.steps_per_epoch, self.total_steps = first.steps_per_epoch, first.total_steps
         self.device = pick_device(self.config.device)
         self.model.module.to(self.device)
-        self.data = DeviceData(dataset, self.device)
+        self.data = DeviceData(
+            dataset, self.device, normalize=self.config.normalize, padding=self.config.padding
+        )
         self.gradients = Gradients(self.model, first.loss, precision=self.config.precision)
         self.decay = self._decay()
         self.step = 0

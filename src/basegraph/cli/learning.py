@@ -1,0 +1,166 @@
+"""`basegraph reproduce learning FIGURE`: the paper's training figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from basegraph.cli.arguments import Force, number, refuse_torchrun, whole_number, whole_numbers
+from basegraph.cli.output import as_json
+from basegraph.cli.reproduce import (
+    ALONE,
+    RESULTS,
+    DataDir,
+    Device,
+    Resume,
+    SplitOrder,
+    displays,
+    print_rows,
+)
+from basegraph.errors import unknown
+from basegraph.experiments.store import ResultFolder
+from basegraph.storage.lock import locked
+from basegraph.topologies.catalog import parse_specs
+
+if TYPE_CHECKING:
+    from basegraph.experiments.learning import Experiment
+
+CHECKPOINTS = 20
+"""In a run: so many epochs at most are lost when one is stopped."""
+
+
+def learning(
+    figure: Annotated[
+        str,
+        typer.Argument(
+            metavar="FIGURE", help="dsgd, nodes, methods, equistatic, sixteen or resnet"
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FOLDER", help="results/learning-FIGURE-DATASET if not given"
+        ),
+    ] = None,
+    dataset: Annotated[
+        str, typer.Option(metavar="NAME", help="cifar10, cifar100, fashion-mnist, ...")
+    ] = "",
+    data_dir: DataDir = "",
+    model: Annotated[str, typer.Option(metavar="SPEC", help="empty: the paper's")] = "",
+    settings: Annotated[
+        str, typer.Option(metavar="NAME", help="published (the paper's public code) or ours")
+    ] = "published",
+    epochs: Annotated[str, typer.Option(metavar="E", help="empty: the paper's")] = "",
+    nodes: Annotated[
+        str, typer.Option("--nodes", "-n", metavar="N", help="empty: the figure's")
+    ] = "",
+    alpha: Annotated[str, typer.Option(metavar="A,...", help="empty: the figure's")] = "",
+    topologies: Annotated[str, typer.Option(metavar="NAME,...", help="empty: the figure's")] = "",
+    lr: Annotated[str, typer.Option(metavar="X,...", help="learning rates")] = "0.1,0.01,0.001",
+    seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
+    split_order: SplitOrder = "shuffled",
+    precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "tf32",
+    device: Device = "auto",
+    replicas: Annotated[
+        str, typer.Option(metavar="R", help="at most so many runs side by side")
+    ] = "8",
+    minutes: Annotated[
+        str,
+        typer.Option(metavar="M", help="after which no run begins; 0: only draw what is there"),
+    ] = "",
+    plan: Annotated[bool, typer.Option("--plan", help="say what is left, and run nothing")] = False,
+    step_ms: Annotated[
+        str, typer.Option(metavar="X", help="of a step of 25 nodes, for the time in --plan")
+    ] = "",
+    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    resume: Resume = False,
+    force: Force = False,
+) -> None:
+    """A training figure of the paper: every topology, η chosen on validation, three seeds.
+
+    Example: basegraph reproduce learning dsgd --dataset fashion-mnist --data-dir data --plan
+    """
+    refuse_torchrun("reproduce", "learning", ALONE)
+    from basegraph.experiments import learning as recipe
+    from basegraph.experiments.learning_report import outputs, report
+    from basegraph.experiments.reporting import origins
+
+    if figure not in recipe.FIGURES:
+        raise unknown("FIGURE", figure, recipe.FIGURES)
+    drawn = recipe.FIGURES[figure]
+    data = dataset or drawn.dataset
+    if topologies:
+        drawn = drawn._replace(topologies=tuple(parse_specs("--topologies", topologies)))
+    if alpha:
+        drawn = drawn._replace(alphas=tuple(number("--alpha", text) for text in alpha.split(",")))
+    if nodes:
+        drawn = drawn._replace(nodes=tuple(whole_numbers("--nodes", nodes, low=2)))
+    passes = whole_number("--epochs", epochs, low=1) if epochs else recipe.paper_epochs(data)
+    fields: dict[str, Any] = {
+        "dataset": data,
+        "data_dir": data_dir,
+        "split_order": split_order,
+        "epochs": passes,
+        "precision": precision,
+        "device": device,
+        "checkpoint_every": max(1, passes // CHECKPOINTS),
+        **recipe.preset(settings, data, model or drawn.model or recipe.paper_model(data)),
+    }
+    rates = [number("--lr", text) for text in lr.split(",")]
+    seeds = whole_numbers("--seed", seed, low=0)
+    limit = number("--minutes", minutes) if minutes else None
+    side_by_side = whole_number("--replicas", replicas, low=1)
+    path = out or RESULTS / f"learning-{figure}-{data.replace(':', '-').replace('/', '-')}"
+    folder = ResultFolder(path, outputs(drawn), force=force or resume or plan)
+    with locked("--out", path), displays(quiet=json) as progress:
+        experiment = recipe.Experiment(folder, drawn, fields, rates, seeds, resume=resume or plan)
+        if plan:
+            _print_plan(experiment, number("--step-ms", step_ms) if step_ms else None, json)
+            return
+        experiment.make(side_by_side=side_by_side, minutes=limit, progress=progress)
+        table, claims, missing = report(figure, experiment)
+    folder.provenance(f"{data}, seeds {seed}, split {split_order}", runs=origins(folder))
+    if json:
+        as_json({"table": table, "claims": claims, "missing": missing})
+        return
+    if table:
+        print_rows(table, f"{data}, {fields['model']}: test accuracy of the nodes' own models", "–")
+        print_rows(claims, "the paper's claims, by differences within seeds", "–")
+    _print_left_out(experiment)
+    if missing:
+        left, following = experiment.count_left(), folder / "missing.txt"
+        print(f"{left} of {experiment.count()} runs are missing; those that come next: {following}")
+    print(f"written to {folder.path}")
+
+
+def _print_left_out(experiment: Experiment) -> None:
+    for line in experiment.left_out():
+        print(f"left out: {line}")
+
+
+def _print_plan(experiment: Experiment, step_ms: float | None, json: bool) -> None:
+    """What is left to be done, what is sent, and how long that takes."""
+    rows = experiment.plan(step_ms)
+    times = [row["minutes left"] for row in rows]
+    minutes = None if None in times else sum(times)
+    if json:
+        as_json({"plan": rows, "minutes": minutes, "left_out": experiment.left_out()})
+        return
+    print_rows(rows, "runs: every learning rate with the first seed, the best with the others", "?")
+    _print_left_out(experiment)
+    sent = sum(row["left"] * row["GB per node, each"] * row["n"] for row in rows)
+    total = (
+        f"{experiment.count_left()} of {experiment.count()} runs left, {sent:.4g} GB sent in all"
+    )
+    if minutes is None:
+        print(f"{total}; --step-ms says how long that takes")
+        return
+    if step_ms is not None:
+        where = f"at {step_ms:g} ms a step of 25 nodes"
+    elif experiment.measured_ms_per_step() is not None:
+        where = "as the finished runs took"
+    else:
+        where = "one after another on an H200, evaluations not counted"
+    print(f"{total}: {minutes:.1f} minutes, {where}")

@@ -1,0 +1,235 @@
+"""The skeleton of an experiment of many runs: rates tried on one seed, the best for the others.
+
+A cell is what is compared: a way to communicate in a setting. Every cell is tried with all learning
+rates on the first seed; the one that validates best is used for the other seeds. A seed decides
+split, start and order of samples, for every cell alike: so cells are compared by their differences
+within a seed. What is finished is kept without its checkpoint, and a folder of runs may be filled
+in pieces.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from pathlib import Path
+from statistics import stdev
+from typing import Any, Generic, Protocol, TypeVar
+
+from basegraph.experiments.grid import dataset_of
+from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.sweep import SweepFolder, SweepWatcher, packs_of, run_sweep
+from basegraph.storage.inputs import read_text
+from basegraph.topologies.catalog import topology
+from basegraph.training.config import MISSING, RunConfig
+from basegraph.training.datasets import require_enough
+from basegraph.training.metrics import Metrics
+from basegraph.training.problem import make_method
+
+Cell = TypeVar("Cell", bound=Hashable)
+
+
+class RunKey(Protocol):
+    """Which of the runs one is."""
+
+    @property
+    def cell(self) -> Any:
+        """What is compared."""
+
+    @property
+    def lr(self) -> float:
+        """The learning rate."""
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+
+
+Key = TypeVar("Key", bound=RunKey)
+
+
+class Campaign(Generic[Cell, Key]):
+    """The runs that are asked for, and the folder in which they are made.
+
+    Args:
+        folder: Where results go; the runs are below it.
+        settings: Fields that all runs share.
+        cells: What is compared.
+        rates: Learning rates; all are tried with the first seed.
+        seeds: All are run with the best rate.
+        resume: Whether the folder may hold runs.
+
+    Raises:
+        InvalidArgument: If a run could not be made, or the folder holds other ones.
+
+    """
+
+    def __init__(
+        self,
+        folder: ResultFolder,
+        settings: dict[str, Any],
+        cells: Iterable[Cell],
+        rates: list[float],
+        seeds: list[int],
+        *,
+        resume: bool,
+    ) -> None:
+        self.folder, self.settings = folder, settings
+        self.rates, self.seeds, self.cells = rates, seeds, list(cells)
+        self._checked: set[Cell] = set()
+        what = RunConfig(**settings).computes()
+        self.tried = self._configs(self.cells, dict.fromkeys(self.cells, rates), seeds[:1])
+        path = folder / "runs"
+        self.sweep = SweepFolder(path, _definition(path, what), resume=resume)
+
+    @abstractmethod
+    def key(self, cell: Cell, lr: float, seed: int) -> Key:
+        """The name of a run."""
+
+    @abstractmethod
+    def fields(self, cell: Cell) -> dict[str, Any]:
+        """What a cell's configuration has besides the shared settings."""
+
+    @abstractmethod
+    def penalty(self, row: Metrics) -> float:
+        """What the best learning rate has the least of, on the validation set."""
+
+    def _configs(
+        self, cells: Iterable[Cell], rates: Mapping[Cell, Iterable[float]], seeds: Iterable[int]
+    ) -> dict[Key, RunConfig]:
+        """The configurations of these runs, all of which can be made."""
+        configs = {}
+        for cell in cells:
+            for lr in rates[cell]:
+                for seed in seeds:
+                    config = RunConfig(
+                        **{**self.settings, **self.fields(cell), "lr": lr, "seed": seed}
+                    )
+                    if cell not in self._checked:  # neither rate nor seed decides
+                        require_enough(config, dataset_of(config))
+                        make_method(config, topology(config.topology, config.nodes))
+                        self._checked.add(cell)
+                    configs[self.key(cell, lr, seed)] = config
+        return configs
+
+    def finished(self, configs: Mapping[Key, RunConfig]) -> dict[Key, list[Metrics]]:
+        """The metrics of those runs that have ended well."""
+        left, failed = self.left(configs), self.sweep.failed()
+        return {
+            key: self.sweep.rows(key.name)
+            for key in configs
+            if key not in left and key.name not in failed
+        }
+
+    def left(self, configs: Mapping[Key, RunConfig]) -> dict[Key, RunConfig]:
+        """Those runs that have neither ended nor failed."""
+        names = self.sweep.left({key.name: config for key, config in configs.items()})
+        return {key: config for key, config in configs.items() if key.name in names}
+
+    def best_rates(self) -> dict[Cell, float]:
+        """The rate of every cell that validates best, where all rates were tried."""
+        open_ones = {key.cell for key in self.left(self.tried)}
+        best = self.best_so_far(self.finished(self.tried))
+        return {cell: rate for cell, rate in best.items() if cell not in open_ones}
+
+    def best_so_far(self, finished: Mapping[Key, list[Metrics]]) -> dict[Cell, float]:
+        """The best rate of the first seed among those that are finished; of equals, the largest."""
+        scores: dict[Cell, list[tuple[float, float]]] = {}
+        for key, rows in finished.items():
+            if key.seed == self.seeds[0]:
+                scores.setdefault(key.cell, []).append((self.penalty(rows[-1]), -key.lr))
+        return {cell: -min(some)[1] for cell, some in scores.items()}
+
+    def chosen(self, finished: Mapping[Key, list[Metrics]]) -> dict[Key, list[Metrics]]:
+        """The runs with the best rate of their cell, among the rates that were tried by now."""
+        best = self.best_so_far(finished)
+        return {key: rows for key, rows in finished.items() if key.lr == best.get(key.cell)}
+
+    def again(self) -> dict[Key, RunConfig]:
+        """The other seeds, with the best rates that are known by now."""
+        best = self.best_rates()
+        return self._configs(best, {cell: [rate] for cell, rate in best.items()}, self.seeds[1:])
+
+    def known(self) -> dict[Key, RunConfig]:
+        """All runs that can be named by now."""
+        return self.tried | self.again()
+
+    def count(self) -> int:
+        """How many runs there will be in the end, if none diverges."""
+        return len(self.tried) + len(self.cells) * len(self.seeds[1:])
+
+    def count_left(self) -> int:
+        """How many of them are still to be made."""
+        known = self.known()
+        return self.count() - (len(known) - len(self.left(known)))
+
+    def runs_left(self) -> dict[Cell, int]:
+        """How many runs of every cell are still to be made."""
+        known = self.known()
+        open_ones = self.left(known)
+        each = len(self.rates) + len(self.seeds[1:])
+        done = [key.cell for key in known if key not in open_ones]
+        return {cell: each - done.count(cell) for cell in self.cells}
+
+    def make(
+        self,
+        *,
+        side_by_side: int = 1,
+        minutes: float | None = None,
+        progress: Callable[[list[str]], SweepWatcher] = lambda names: SweepWatcher(),
+    ) -> None:
+        """Make what is left of the runs, first those that the learning rates are chosen by.
+
+        Args:
+            side_by_side: How many at a time, at most, of those that differ in nothing but what may
+                differ side by side.
+            minutes: After which no further runs begin.
+            progress: What to call on the way.
+
+        """
+        began = time.monotonic()
+        while minutes is None or time.monotonic() - began < 60 * minutes:
+            left = self.left(self.tried) or self.left(self.again())
+            if not left:
+                return
+            named = {key.name: config for key, config in left.items()}
+            first = packs_of(named, self.sweep)[0]
+            pack = dict(list(first.items())[:side_by_side])
+            run_sweep(pack, self.sweep, most=side_by_side, progress=progress(list(pack)))
+            for name, config in pack.items():  # of 25 nodes with their state: gigabytes
+                if name not in self.sweep.left({name: config}):
+                    (self.sweep.path / name / "checkpoint.safetensors").unlink(missing_ok=True)
+
+
+def _definition(path: Path, what: dict[str, Any]) -> str:
+    """The settings as text; as an earlier version wrote them where they mean the same."""
+    text = json.dumps(what, indent=2) + "\n"
+    file = path / "sweep.toml"
+    if file.is_file():
+        begun = read_text(file)
+        try:
+            earlier = json.loads(begun)
+        except ValueError:
+            return text
+        if isinstance(earlier, dict):
+            then = {name: MISSING[name] for name in what.keys() & MISSING.keys()}
+            if {**then, **earlier} == what:
+                return begun
+    return text
+
+
+def spread(values: list[float]) -> float:
+    """The standard deviation of a sample; 0 of a single value."""
+    return stdev(values) if len(values) > 1 else 0.0
+
+
+def standard_error(differences: list[float]) -> float | None:
+    """The standard error of the mean of differences within seeds; one seed has none."""
+    if len(differences) < 2:
+        return None
+    return stdev(differences) / len(differences) ** 0.5

@@ -1,0 +1,294 @@
+"""The paper's training figures: which topology trains best, with the settings of its public code.
+
+A figure is a set of cells (α, n, method, topology), all with one dataset and one model. The
+learning rate of a cell is the one of {0.1, 0.01, 0.001} that validates best on the first seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from basegraph.algorithms._stability import Unstable
+from basegraph.data.partition import hold_out
+from basegraph.errors import InvalidArgument
+from basegraph.experiments.campaign import Campaign
+from basegraph.experiments.grid import dataset_of, run_name
+from basegraph.experiments.store import ResultFolder
+from basegraph.models.flat import FlatModel
+from basegraph.topologies.catalog import topology
+from basegraph.topologies.core.sequence import Sequence
+from basegraph.training.config import RunConfig
+from basegraph.training.metrics import Metrics
+from basegraph.training.modules import build_model
+from basegraph.training.problem import make_method
+from basegraph.training.traffic import BytesSent
+
+RATES = (0.1, 0.01, 0.001)
+ALL_REDUCE = "all-reduce"
+BASES = ("base:k=1", "base:k=2", "base:k=3", "base:k=4")
+DYNAMIC = ("one-peer-u-equidyn", "one-peer-d-equidyn")
+STATIC = tuple(f"{side}-equistatic:degree={degree}" for side in "ud" for degree in (2, 4))
+EXISTING = ("exponential", "one-peer-exponential", "ring", "torus", *DYNAMIC)
+COUNTED_ROUNDS = 500
+"""Rounds of a random topology whose bytes are counted for an estimate."""
+MS_PER_STEP = {
+    ("lenet", "tf32"): 0.210,
+    ("lenet", "bf16"): 0.195,
+    ("vgg11", "tf32"): 9.02,
+    ("vgg11", "bf16"): 6.90,
+    ("resnet18", "bf16"): 22.3,
+}
+"""Of 25 nodes with batches of 32 on one H200, without evaluations: see docs/performance.md.
+
+Measured with our models (2 groups); those of the published settings are taken to be as quick.
+"""
+SETTINGS = ("published", "ours")
+
+
+class Figure(NamedTuple):
+    """What a figure compares."""
+
+    alphas: tuple[float, ...]
+    nodes: tuple[int, ...]
+    topologies: tuple[str, ...]
+    methods: tuple[str, ...] = ("dsgdm",)
+    dataset: str = "cifar10"
+    model: str = ""
+    """Empty: the paper's for the dataset."""
+
+
+FIGURES = {
+    "dsgd": Figure((10.0, 0.1), (25,), (*BASES, *EXISTING)),
+    "nodes": Figure((0.1,), (21, 22, 23, 24, 25), (*BASES, "exponential", "one-peer-exponential")),
+    "methods": Figure(
+        (0.1,),
+        (25,),
+        (*BASES, *EXISTING),
+        ("d2:damping=auto", "d2-published", "qg-dsgdm", "gradient-tracking"),
+    ),
+    "equistatic": Figure((10.0, 0.1), (25,), (*BASES, *STATIC)),
+    "sixteen": Figure((10.0, 0.1), (16,), ("base:k=1", "base:k=3", *EXISTING)),
+    "resnet": Figure((10.0, 0.1), (25,), (*BASES, *EXISTING), model="resnet18"),
+}
+"""The paper's training figures: Fig. 7 and the ones of its appendices."""
+
+
+def paper_model(dataset: str) -> str:
+    """The paper's model for a dataset; an MLP for the digits that come with basegraph."""
+    if dataset == "digits":
+        return "mlp"
+    return "lenet" if dataset in ("mnist", "fashion-mnist") else "vgg11"
+
+
+def paper_epochs(dataset: str) -> int:
+    """The paper's number of epochs for a dataset."""
+    return 200 if paper_model(dataset) == "lenet" else 500
+
+
+def preset(name: str, dataset: str, model: str) -> dict[str, Any]:
+    """The fields of a preset, with the model's options; a model that has options keeps them.
+
+    Example:
+        >>> preset("published", "cifar10", "vgg11")["model"]
+        'vgg11:groups=8'
+        >>> preset("ours", "cifar10", "vgg11")
+        {'model': 'vgg11'}
+
+    Args:
+        name: `published` (the paper's public code) or `ours` (the defaults).
+        dataset: Its name.
+        model: A model for images.
+
+    Raises:
+        InvalidArgument: If there is no such preset.
+
+    """
+    if name not in SETTINGS:
+        raise InvalidArgument("settings", name, f"must be {' or '.join(SETTINGS)}")
+    if name == "ours":
+        return {"model": model}
+    options = {"lenet": ":order=published", "vgg11": ":groups=8", "resnet18": ":groups=8"}
+    gray = dataset in ("digits", "mnist", "fashion-mnist")
+    return {
+        "model": model + options.get(model, ""),
+        "normalize": "none" if gray else "half",
+        "padding": "black",
+        "lr_min": 1e-4,
+        "lr_changes": "epoch",
+        "warmup_start": 5e-5,
+    }
+
+
+class Cell(NamedTuple):
+    """What is compared: a topology in a panel (α, n, method)."""
+
+    alpha: float
+    nodes: int
+    method: str
+    topology: str
+
+    def named(self) -> dict[str, Any]:
+        """Its parts, for tables."""
+        return {"α": self.alpha, "n": self.nodes, "method": self.method, "topology": self.topology}
+
+
+class Key(NamedTuple):
+    """Which of the runs one is."""
+
+    cell: Cell
+    lr: float
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        alpha, n, method, spec = self.cell
+        return run_name(
+            {"alpha": f"{alpha:g}", "n": n, "method": method, "topology": spec,
+             "lr": f"{self.lr:g}", "seed": self.seed}
+        )  # fmt: skip
+
+
+class Cells(NamedTuple):
+    """The cells of a figure that are trained."""
+
+    trained: list[Cell]
+    same: dict[Cell, Cell]
+    """Cells that are not, because another has the same rounds."""
+    unstable: list[Cell]
+    """Cells that are not, because D² is unstable there whatever its damping."""
+
+
+def cells_of(figure: Figure) -> Cells:
+    """All cells of a figure, each once."""
+    cells = Cells([], {}, [])
+    for alpha in figure.alphas:
+        for n in figure.nodes:
+            cells.trained.append(Cell(alpha, n, "allreduce-sgd", ALL_REDUCE))
+            for method in figure.methods:
+                rounds: dict[str, object] = {}
+                for spec in figure.topologies:
+                    t = topology(spec, n)
+                    period = list(t) if isinstance(t, Sequence) else spec
+                    same = next((s for s, other in rounds.items() if other == period), None)
+                    cell = Cell(alpha, n, method, spec)
+                    if same is not None:
+                        cells.same[cell] = cell._replace(topology=same)
+                        continue
+                    rounds[spec] = period
+                    config = RunConfig(
+                        algorithm=method, topology=spec, nodes=n, allow_unstable=True
+                    )
+                    try:
+                        make_method(config, t)
+                    except Unstable:
+                        cells.unstable.append(cell)
+                    else:
+                        cells.trained.append(cell)
+    return cells
+
+
+class Experiment(Campaign[Cell, Key]):
+    """The runs of a figure.
+
+    Args:
+        folder: Where results go; the runs are below it.
+        figure: What is compared.
+        settings: Fields that all runs share.
+        rates: Learning rates.
+        seeds: The first chooses the rate.
+        resume: Whether the folder may hold runs.
+
+    """
+
+    def __init__(
+        self,
+        folder: ResultFolder,
+        figure: Figure,
+        settings: dict[str, Any],
+        rates: Iterable[float] = RATES,
+        seeds: Iterable[int] = (0, 1, 2),
+        *,
+        resume: bool,
+    ) -> None:
+        self.figure = figure
+        self.every = cells_of(figure)
+        super().__init__(
+            folder, settings, self.every.trained, list(rates), list(seeds), resume=resume
+        )
+
+    def key(self, cell: Cell, lr: float, seed: int) -> Key:
+        """The name of a run."""
+        return Key(cell, lr, seed)
+
+    def fields(self, cell: Cell) -> dict[str, Any]:
+        """The panel, and how nodes communicate."""
+        fields = {"alpha": cell.alpha, "nodes": cell.nodes, "algorithm": cell.method}
+        if cell.topology == ALL_REDUCE:
+            return fields
+        return {**fields, "topology": cell.topology, "allow_unstable": True}
+
+    def penalty(self, row: Metrics) -> float:
+        """The share of errors on the validation set."""
+        return 1 - row["validation_accuracy"]
+
+    def steps(self, config: RunConfig) -> int:
+        """Steps of a run."""
+        _, rest = hold_out(len(dataset_of(config).train), config.validation, config.seed)
+        return config.epochs * -(-(len(rest) // config.nodes) // config.batch)
+
+    def plan(self, ms_per_step: float | None = None) -> list[dict[str, Any]]:
+        """Runs, bytes and minutes of every cell; minutes are None where no time is known.
+
+        Args:
+            ms_per_step: Of 25 nodes; if left out, as the finished runs took, or as was measured on
+                an H200.
+
+        """
+        first = {key.cell: config for key, config in self.tried.items()}
+        config = next(iter(first.values()))
+        size = 4 * FlatModel(build_model(config, dataset_of(config))).size
+        known = MS_PER_STEP.get((config.model.partition(":")[0], config.precision))
+        per_node = ms_per_step or self.measured_ms_per_step() or known
+        rows = []
+        for cell, left in self.runs_left().items():
+            config = first[cell]
+            steps = self.steps(config)
+            minutes = None if per_node is None else per_node * cell.nodes / 25 * steps / 60_000
+            rows.append(
+                {
+                    **cell.named(),
+                    "runs": len(self.rates) + len(self.seeds[1:]),
+                    "left": left,
+                    "GB per node, each": float(f"{_bytes(config, steps, size) / 1e9:.3g}"),
+                    "minutes left": None if minutes is None else round(left * minutes, 2),
+                }
+            )
+        return rows
+
+    def left_out(self) -> list[str]:
+        """Lines about the cells that are not trained, and why."""
+        same = [f"{_said(c)}: is {other.topology}" for c, other in self.every.same.items()]
+        unstable = [f"{_said(c)}: unstable for every damping" for c in self.every.unstable]
+        return list(dict.fromkeys([*same, *unstable]))
+
+    def measured_ms_per_step(self) -> float | None:
+        """Of 25 nodes, in the quickest finished run, with its evaluations; None: none yet."""
+        ends = {key: rows[-1] for key, rows in self.finished(self.known()).items()}
+        times = [
+            1000 * row["seconds"] / row["step"] * 25 / key.cell.nodes for key, row in ends.items()
+        ]
+        return min((time for time in times if time), default=None)
+
+
+def _said(cell: Cell) -> str:
+    return f"{cell.method}, n={cell.nodes}, {cell.topology}"
+
+
+def _bytes(config: RunConfig, steps: int, size: int) -> float:
+    """What a node sends in a run; by its first rounds where these are random."""
+    t = topology(config.topology, config.nodes)
+    sent = BytesSent(t, make_method(config, t)[0], 1, size)
+    counted = steps if t.period is not None else min(steps, COUNTED_ROUNDS)
+    return sent.by(counted) * steps / counted

@@ -1,0 +1,188 @@
+"""Tables, verdicts and curves of the paper's training figures, from whatever runs are there."""
+
+from __future__ import annotations
+
+from statistics import mean
+from typing import Any
+
+from basegraph.experiments.campaign import spread, standard_error
+from basegraph.experiments.claims import Curves, Panel, differences, judged
+from basegraph.experiments.learning import ALL_REDUCE, Cell, Experiment, Figure, Key
+from basegraph.experiments.reporting import markdown
+from basegraph.plots.learning import draw_learning
+from basegraph.training.metrics import Metrics
+
+REFERENCE = "base:k=1"
+COLUMNS = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged", "test_accuracy_worst",
+           "validation_accuracy", "consensus_distance", "bytes_per_node", "seconds")  # fmt: skip
+
+
+def panels_of(figure: Figure) -> list[Panel]:
+    """α, n and method of every panel of a figure."""
+    return [(a, n, m) for a in figure.alphas for n in figure.nodes for m in figure.methods]
+
+
+def picture(panel: Panel, averaged: bool = False) -> str:
+    """The file with a panel's curves."""
+    alpha, n, method = panel
+    name = method.replace(":", "-").replace("=", "")
+    return f"curves-{alpha:g}-{n}-{name}{'-averaged' if averaged else ''}.png"
+
+
+def outputs(figure: Figure) -> list[str]:
+    """The files that are written."""
+    tables = ["runs.csv", "learning.csv", "learning.md", "claims.md", "curves.csv", "missing.txt"]
+    return [*tables, *(picture(p, a) for p in panels_of(figure) for a in (False, True))]
+
+
+def report(
+    name: str, experiment: Experiment
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[str]]:
+    """Write tables and curves of the runs that are there.
+
+    Args:
+        name: Of the figure.
+        experiment: Its runs.
+
+    Returns:
+        The table, the paper's claims with their verdicts, and the names of missing runs.
+
+    """
+    folder, known = experiment.folder, experiment.known()
+    finished = experiment.finished(known)
+    missing = [key.name for key in experiment.left(known)]
+    folder.text("missing.txt", "".join(f"{line}\n" for line in missing))
+    if not finished:
+        return [], [], missing
+    kept = experiment.chosen(finished)
+    curves = curves_of(experiment, kept)
+    table, claims = summary(experiment, finished, curves), judged(name, list(curves), curves)
+    folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
+    folder.table("learning.csv", table)
+    folder.text("learning.md", markdown(table))
+    folder.text("claims.md", markdown(claims) + "\n" + _orders(experiment.figure, table))
+    folder.table("curves.csv", [row for key, rows in kept.items() for row in _curve(key, rows)])
+    for panel in panels_of(experiment.figure):
+        runs = [
+            {"run": key.name, "config": _shown(key), "rows": rows}
+            for key, rows in kept.items()
+            if _in(key, panel)
+        ]
+        for averaged in (False, True) if runs else ():
+            draw_learning(runs, [folder / picture(panel, averaged)], averaged=averaged)
+    return table, claims, missing
+
+
+def curves_of(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> Curves:
+    """The runs of every cell by seed; cells with the same rounds have the same runs."""
+    curves: dict[Cell, dict[int, list[Metrics]]] = {}
+    for key, rows in kept.items():
+        curves.setdefault(key.cell, {})[key.seed] = rows
+    same = {c: curves[other] for c, other in experiment.every.same.items() if other in curves}
+    return curves | same
+
+
+def summary(
+    experiment: Experiment, finished: dict[Key, list[Metrics]], curves: Curves
+) -> list[dict[str, Any]]:
+    """Where the cells ended, the best first in every panel."""
+    failed, best = experiment.sweep.failed(), experiment.best_so_far(finished)
+    left = {key.name for key in experiment.left(experiment.tried)}
+    table = []
+    for cell in experiment.cells:
+        runs = curves.get(cell, {})
+        if not runs:
+            continue
+        last = {seed: rows[-1] for seed, rows in runs.items()}
+        tried = [key.name for key in experiment.tried if key.cell == cell]
+        own = [100 * row["test_accuracy"] for row in last.values()]
+        averaged = [100 * row["test_accuracy_averaged"] for row in last.values()]
+        table.append(
+            {
+                **cell.named(),
+                "lr": best[cell],
+                "rates tried": f"{sum(name not in left for name in tried)} of {len(tried)}",
+                "diverged": sum(name in failed for name in tried),
+                "seeds": len(runs),
+                "test %": round(mean(own), 2),
+                "± %": round(spread(own), 2),
+                **_above(curves, cell, experiment.figure),
+                "averaged model %": round(mean(averaged), 2),
+                "averaged ± %": round(spread(averaged), 2),
+                "worst node %": round(
+                    mean(100 * row["test_accuracy_worst"] for row in last.values()), 2
+                ),
+                "consensus distance": float(
+                    f"{mean(row['consensus_distance'] for row in last.values()):.3g}"
+                ),
+                "MB per node": round(mean(r["bytes_per_node"] for r in last.values()) / 1e6, 1),
+            }
+        )
+    order = list(dict.fromkeys((row["α"], row["n"], row["method"]) for row in table))
+    return sorted(table, key=lambda r: (order.index((r["α"], r["n"], r["method"])), -r["test %"]))
+
+
+def _above(curves: Curves, cell: Cell, figure: Figure) -> dict[str, Any]:
+    """The difference from the reference of the same panel, within seeds; all-reduce is in all."""
+    method = figure.methods[0] if cell.topology == ALL_REDUCE else cell.method
+    gaps = differences(curves, cell, cell._replace(method=method, topology=REFERENCE))
+    error = standard_error(gaps)
+    return {
+        f"above {REFERENCE}": round(mean(gaps), 2) if gaps else "–",
+        "standard error": "–" if error is None else round(error, 2),
+    }
+
+
+def _orders(figure: Figure, table: list[dict[str, Any]]) -> str:
+    """Our order of every panel by final accuracy of the nodes' own models, the best first."""
+    lines = []
+    for alpha, n, method in panels_of(figure):
+        rows = [r for r in table if (r["α"], r["n"], r["method"]) == (alpha, n, method)]
+        order = " > ".join(f"{row['topology']} ({row['test %']:.2f})" for row in rows)
+        if order:
+            lines.append(f"- α = {alpha:g}, n = {n}, {method}: {order}\n")
+    return "Our order, by the nodes' own final accuracy in percent:\n\n" + "".join(lines)
+
+
+def _in(key: Key, panel: Panel) -> bool:
+    alpha, n, method = panel
+    cell = key.cell
+    mine = cell.method == method or cell.topology == ALL_REDUCE
+    return (cell.alpha, cell.nodes) == (alpha, n) and mine
+
+
+def _row(
+    experiment: Experiment, key: Key, finished: dict[Key, list[Metrics]], kept: bool
+) -> dict[str, Any]:
+    """A run, as far as it has come."""
+    last: dict[str, Any] = {**finished[key][-1]} if key in finished else {}
+    return {
+        **key.cell.named(),
+        "lr": key.lr,
+        "seed": key.seed,
+        "in the table": kept,
+        "outcome": experiment.sweep.failed().get(key.name, "done" if last else "missing"),
+        **{column: last.get(column, "") for column in COLUMNS},
+    }
+
+
+def _curve(key: Key, rows: list[Metrics]) -> list[dict[str, Any]]:
+    """Every evaluation of a run."""
+    return [
+        {
+            **key.cell.named(),
+            "lr": key.lr,
+            "seed": key.seed,
+            "epoch": row["epoch"],
+            "test_accuracy": round(row["test_accuracy"], 6),
+            "test_accuracy_averaged": round(row["test_accuracy_averaged"], 6),
+            "consensus_distance": float(f"{row['consensus_distance']:.3g}"),
+            "bytes_per_node": row["bytes_per_node"],
+        }
+        for row in rows
+    ]
+
+
+def _shown(key: Key) -> dict[str, Any]:
+    """The configuration as a curve's label tells it."""
+    return {"topology": key.cell.topology, "algorithm": f"η = {key.lr:g}"}

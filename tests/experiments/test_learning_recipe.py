@@ -1,0 +1,131 @@
+"""The paper's training figures on small data: cells, presets, verdicts, and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from statistics import mean
+
+import pytest
+
+import basegraph as bg
+from basegraph.experiments.claims import CLAIMS, judged
+from basegraph.experiments.learning import FIGURES, Cell, Key, cells_of, preset
+from basegraph.experiments.learning_report import _shown, outputs
+from basegraph.plots.learning import labels
+from basegraph.training.config import RunConfig
+from support.cli import ok, run_here
+
+TINY = ["--dataset", "digits", "--epochs", "2", "--seed", "0:1", "--lr", "0.1,0.01", "-n", "4",
+        "--alpha", "0.1", "--topologies", "base:k=1,ring"]  # fmt: skip
+
+
+STEPS_PER_EPOCH = 11
+"""1294 digits that are not held out, on 4 nodes, in batches of 32."""
+
+
+def ends(**accuracies):
+    """Curves of one panel: a list of final accuracies for every topology, seed by seed."""
+    return {
+        Cell(0.1, 25, "dsgdm", spec.replace("__", ":k=").replace("_", "-")): {
+            seed: [{"test_accuracy": share}] for seed, share in enumerate(shares)
+        }
+        for spec, shares in accuracies.items()
+    }
+
+
+def verdicts(figure, curves):
+    return {row["the paper"]: row["verdict"] for row in judged(figure, list(curves), curves)}
+
+
+def test_the_cells_of_the_figures():
+    dsgd = cells_of(FIGURES["dsgd"])
+    assert len(dsgd.trained) == 2 * (1 + 10)
+    assert not dsgd.unstable
+    nodes = cells_of(FIGURES["nodes"])
+    assert nodes.same == {Cell(0.1, 24, "dsgdm", "base:k=4"): Cell(0.1, 24, "dsgdm", "base:k=3")}, (
+        "as the paper says of n = 24"
+    )
+    assert set(CLAIMS) == set(FIGURES)
+
+
+def test_seeds_share_a_curve_and_topologies_do_not():
+    cells = [Cell(0.1, 25, "dsgdm", "ring"), Cell(0.1, 25, "allreduce-sgd", "all-reduce")]
+    shown = labels([_shown(Key(cell, 0.1, seed)) for cell in cells for seed in (0, 1)])
+    assert shown == 2 * ["ring, η = 0.1"] + 2 * ["all-reduce, η = 0.1"]
+
+
+def test_the_published_settings_and_ours():
+    ours = RunConfig(**preset("ours", "cifar10", "vgg11"))
+    assert ours == RunConfig(model="vgg11")
+    published = RunConfig(**preset("published", "cifar10", "vgg11"))
+    assert (published.normalize, published.model) == ("half", "vgg11:groups=8")
+    assert (published.lr_min, published.warmup_start, published.lr_changes) == (1e-4, 5e-5, "epoch")
+    gray = preset("published", "fashion-mnist", "lenet")
+    assert (gray["normalize"], gray["model"]) == ("none", "lenet:order=published")
+    assert preset("published", "cifar10", "vgg11:groups=4")["model"] == "vgg11:groups=4"
+    with pytest.raises(bg.InvalidArgument, match="settings='mine': must be published or ours"):
+        preset("mine", "cifar10", "vgg11")
+
+
+def test_claims_are_judged_by_differences_within_seeds():
+    """Seeds differ by ten points, topologies within a seed by one or nothing."""
+    seeds = [0.5, 0.6, 0.7]
+    ahead, alike = [s + 0.01 for s in seeds], [s + 0.0001 * i for i, s in enumerate(seeds)]
+    above = "Base-2 is above the one-peer exponential graph"
+    same = "Base-2 is comparable to the exponential graph"
+    denser = "Base-3, 4 and 5 are above both exponential graphs"
+    found = verdicts("nodes", ends(base__1=ahead, one_peer_exponential=seeds, exponential=alike))
+    assert found == {above: "confirmed", same: "refuted", denser: "open"}
+    found = verdicts("nodes", ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike))
+    assert found == {above: "refuted", same: "confirmed", denser: "open"}
+    one = ends(base__1=[0.9], one_peer_exponential=[0.1], exponential=[0.9])
+    assert set(verdicts("nodes", one).values()) == {"open"}
+
+
+def test_the_command_in_pieces(tmp_path):
+    command = ["reproduce", "learning", "dsgd", *TINY, "--out", tmp_path / "out"]
+    plan = json.loads(ok(*command, "--plan", "--json", "--step-ms", "25"))
+    assert [(row["topology"], row["runs"], row["left"]) for row in plan["plan"]] == [
+        ("all-reduce", 3, 3), ("base:k=1", 3, 3), ("ring", 3, 3)
+    ]  # fmt: skip
+    steps, size = 2 * STEPS_PER_EPOCH, 4 * 8970
+    assert plan["plan"][2]["GB per node, each"] == pytest.approx(2 * steps * size / 1e9, rel=0.01)
+    nothing = ok(*command, "--minutes", "0")
+    assert "9 of 9 runs are missing" in nothing
+    made = json.loads(ok(*command, "--resume", "--json"))
+    assert made["missing"] == []
+    for name in {*outputs(FIGURES["dsgd"]._replace(alphas=(0.1,), nodes=(4,)))} - {"missing.txt"}:
+        assert (tmp_path / "out" / name).stat().st_size > 0
+    with open(tmp_path / "out" / "runs.csv", encoding="utf-8") as file:
+        runs = [row for row in csv.DictReader(file) if row["in the table"] == "True"]
+    last = {(r["topology"], r["seed"]): 100 * float(r["test_accuracy"]) for r in runs}
+    gaps = [last["ring", seed] - last["base:k=1", seed] for seed in "01"]
+    (ring,) = [row for row in made["table"] if row["topology"] == "ring"]
+    assert ring["above base:k=1"] == pytest.approx(mean(gaps), abs=0.006)
+    assert ring["standard error"] == pytest.approx(abs(gaps[0] - gaps[1]) / 2, abs=0.006)
+    assert not list((tmp_path / "out").glob("runs/*/checkpoint.safetensors"))
+    assert run_here(*command).returncode == 2
+    definition = tmp_path / "out" / "runs" / "sweep.toml"
+    settings = json.loads(definition.read_text(encoding="utf-8"))
+    del settings["clip"]  # as a version without that field wrote it
+    definition.write_text(json.dumps(settings), encoding="utf-8")
+    assert "runs are missing" not in ok(*command, "--resume", "--minutes", "0")
+    definition.write_text(json.dumps({**settings, "clip": 1.0}), encoding="utf-8")
+    assert run_here(*command, "--resume").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["dsdg"], "FIGURE='dsdg': did you mean 'dsgd'?"),
+        (["dsgd", "--settings", "his"], "--settings='his': must be published or ours"),
+        (["dsgd", "--dataset", "digits", "--lr", "0.00001"], "must be at most lr, 1e-05"),
+        (["dsgd", "--dataset", "digits", "--model", "gpt-tiny"], "is for windows of tokens"),
+    ],
+)
+def test_wrong_arguments_are_one_line(tmp_path, arguments, complaint):
+    done = run_here("reproduce", "learning", *arguments, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
