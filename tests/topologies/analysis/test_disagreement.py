@@ -73,7 +73,8 @@ def test_nodes_that_are_not_connected_drift_apart():
 
 
 @pytest.mark.parametrize(
-    ("spec", "n", "rho"), [("ring", 25, 0.41), ("ring", 25, 50), ("base", 33, 50)]
+    ("spec", "n", "rho"),
+    [("ring", 25, 0.41), ("ring", 25, 50), ("base", 33, 50), ("steady", 25, 50)],
 )
 def test_no_steady_state_is_infinite(spec, n, rho):
     t = bg.topology(spec, n=n)

@@ -206,11 +206,10 @@ def _settles(period: FloatArray) -> bool:
     """
     power = period
     for _ in range(12):
-        norm = np.linalg.norm(power)
-        if norm < 1:
-            return True
-        if norm > 1e100:
+        if not np.abs(power).max() < 1e100:  # whose norm, or square, might be infinite
             break
+        if np.linalg.norm(power) < 1:
+            return True
         power = power @ power
     return bool(np.abs(np.linalg.eigvals(period)).max() < 1)
 
