@@ -42,7 +42,7 @@ class Board:
 
 
 def network() -> nn.Module:
-    """As many parameters as LeNet has."""
+    """58,442 parameters; LeNet has 44,470."""
     return nn.Sequential(
         nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 128), nn.ReLU(),
         nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10),
