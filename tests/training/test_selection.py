@@ -192,6 +192,15 @@ def test_the_last_evaluation_may_use_fewer_samples_but_some_of_every_group():
     assert len(fewer.group_sizes("test")) == 5
 
 
+def test_a_run_that_keeps_no_checkpoint_ends_like_one_that_does(tmp_path):
+    config = {**FEW, "checkpoint_every": 1}
+    kept = train(RunConfig(**config), tmp_path / "kept")
+    spared = train(RunConfig(**{**config, "checkpoint_last": False}), tmp_path / "spared")
+    assert {**spared[-1], "seconds": 0} == {**kept[-1], "seconds": 0}
+    assert (tmp_path / "kept/checkpoint.safetensors").exists()
+    assert not (tmp_path / "spared/checkpoint.safetensors").exists()
+
+
 def test_a_run_whose_last_evaluation_is_asked_to_use_fewer_samples(tmp_path):
     rows = train(RunConfig(**{**FEW, "evaluate_last": 60}), tmp_path / "run")
     assert rows[-1]["test_samples"] == rows[-1]["validation_samples"] == 60

@@ -153,6 +153,11 @@ class RunFolder:
             with self._unless_taken():
                 checkpoint.save(self.checkpoint, tensors, facts, self._require_lock)
 
+    def remove_checkpoint(self) -> None:
+        """Remove the checkpoint of a run that has ended and needs none."""
+        self._require_lock()
+        self._remove(self.checkpoint)
+
     def rows(self) -> list[Metrics]:
         """What metrics.jsonl holds; a last line that was cut off by a kill is passed over.
 
