@@ -18,7 +18,7 @@ from basegraph.cli.explore import explore
 from basegraph.cli.export import export
 from basegraph.cli.language import language
 from basegraph.cli.launch import launch
-from basegraph.cli.learning import learning
+from basegraph.cli.learning import learning, mnist
 from basegraph.cli.lengths import lengths
 from basegraph.cli.sample import sample
 from basegraph.cli.sweep import sweep
@@ -55,6 +55,7 @@ app.command(context_settings={"ignore_unknown_options": True, "allow_intersperse
 )
 reproduce.app.command()(language)
 reproduce.app.command()(learning)
+reproduce.app.command()(mnist)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")
