@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 EVALUATED_TOKENS = 2**16
 """Tokens of each set that evaluations before the last one use."""
+EVALUATED_LAST = 2**19
+"""Those of the last one: every node's model reads them, more would take longer than training."""
 
 
 def language(
@@ -100,6 +102,7 @@ def language(
         "evaluate_every": max(1, passes // 20),
         "evaluate_samples": max(1, EVALUATED_TOKENS // context),
         "evaluate_nodes": 0,
+        "evaluate_last": max(1, EVALUATED_LAST // context),
         "checkpoint_every": passes,
     }
     limit = number("--minutes", minutes) if minutes else None

@@ -178,6 +178,9 @@ class RunConfig:
         low=-1,
         missing=0,
     )
+    evaluate_last: int = setting(
+        0, "Samples per set of the last evaluation; 0: all.", free=True, low=0, missing=0
+    )
     checkpoint_every: int = setting(
         0, "Epochs between checkpoints; 0: at every evaluation.", free=True, low=0
     )
