@@ -15,7 +15,7 @@ project = "basegraph"
 author = "the basegraph contributors"
 version = release = basegraph.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "mathml"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated", "mathml"]
 exclude_patterns = ["_ext"]
 default_role = (
     "py:obj"  # `name` in a docstring is code, and a link where there is something to show
@@ -25,7 +25,9 @@ myst_enable_extensions = ["attrs_block", "colon_fence", "dollarmath"]
 myst_heading_anchors = 4
 
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # signatures have them
+autodoc_typehints_format = "short"
+python_maximum_signature_line_length = 80
+toc_object_entries = False
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 
@@ -52,9 +54,22 @@ def escape_bars(
 ) -> None:
     """Let |x| in a docstring be an absolute value and not a substitution."""
     lines[:] = [line.replace("|", r"\|") for line in lines]
+    if kind in ("attribute", "property"):
+        ATTRIBUTES[name] = list(lines)
+
+
+def restore_attributes(
+    _: Sphinx, kind: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
+    """Undo what napoleon does to attributes: it takes the words before a colon for a type."""
+    lines[:] = ATTRIBUTES.pop(name, lines)
+
+
+ATTRIBUTES: dict[str, list[str]] = {}
 
 
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", title_of_a_table)
-    app.connect("autodoc-process-docstring", escape_bars)
+    app.connect("autodoc-process-docstring", escape_bars, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", restore_attributes, priority=600)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from docutils import nodes
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
+
+SHORT_FRACTION = re.compile(r"\\([td]?frac)\s*(\d)\s*([\da-zA-Z])")
+r"""\frac12, which docutils would read as 12 over what follows."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +31,7 @@ def display(self: HTML5Translator, node: nodes.math_block) -> None:
 
 def mathml(node: nodes.math | nodes.math_block, *, block: bool) -> str:
     """Convert the LaTeX of a node; what docutils does not know is a warning."""
-    latex = node.astext().replace(r"\dots", r"\ldots")
+    latex = SHORT_FRACTION.sub(r"\\\1{\2}{\3}", node.astext().replace(r"\dots", r"\ldots"))
     try:
         return tex2mathml(latex, as_block=block)
     except MathError as error:
