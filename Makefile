@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all pictures clean
+.PHONY: demo test test-all docs pictures clean
 
 demo: .venv/run-ready
 	$(BIN)/python examples/compare_topologies.py demo
@@ -16,6 +16,10 @@ test test-all: .venv/test-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(if $(filter test-all,$@),-m '')
+
+# The site, in build/docs: open build/docs/index.html. Warnings are errors.
+docs: .venv/docs-ready
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto docs build/docs
 
 # The pictures of README and docs, each from a command that README or docs show.
 pictures: .venv/run-ready
@@ -33,7 +37,7 @@ pictures: .venv/run-ready
 	cp demo/learning.png docs/images/learning.png
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo build
 
 .venv/run-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -42,4 +46,8 @@ clean:
 
 .venv/test-ready: .venv/run-ready
 	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+.venv/docs-ready: .venv/run-ready
+	$(INSTALL) --editable '.[docs]'
 	touch $@

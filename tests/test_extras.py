@@ -153,6 +153,10 @@ def test_python_without_extras(tmp_path):
     assert errors == [torch] * 5 + [sklearn, line_for("matplotlib"), torch, torch, torch]
 
 
+PROJECT = ("all", "dev", "docs")
+"""Extras that no code of the package asks for."""
+
+
 def test_extras_are_those_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -163,7 +167,7 @@ def test_extras_are_those_of_the_package():
     named: dict[str, set[str]] = {}
     for package, extra in EXTRAS.items():
         named.setdefault(extra, set()).add(DISTRIBUTIONS.get(package, package))
-    assert named == {name: needed for name, needed in extras.items() if name not in ("dev", "all")}
+    assert named == {name: needed for name, needed in extras.items() if name not in PROJECT}
     assert names(project["dependencies"]) == {"networkx", "numpy", "rich", "scipy", "typer"}
 
 

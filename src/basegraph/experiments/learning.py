@@ -39,7 +39,7 @@ MS_PER_STEP = {
     ("vgg11", "bf16"): 6.90,
     ("resnet18", "bf16"): 22.3,
 }
-"""Of 25 nodes with batches of 32 on one H200, without evaluations: see docs/performance.md.
+"""Of 25 nodes with batches of 32 on one H200, no evaluations: docs/explanation/performance.md.
 
 Measured with our models (2 groups); those of the published settings are taken to be as quick.
 """
