@@ -15,7 +15,14 @@ project = "basegraph"
 author = "the basegraph contributors"
 version = release = basegraph.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "generated", "mathml"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "generated",
+    "llms",
+    "mathml",
+]
 exclude_patterns = ["_ext"]
 default_role = (
     "py:obj"  # `name` in a docstring is code, and a link where there is something to show
@@ -38,7 +45,6 @@ html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sphinx = html_show_copyright = False
-templates_path: list[str] = []
 html_theme_options = {"navigation_with_keys": True}
 
 

@@ -99,7 +99,7 @@ def entry(module: str, name: str) -> str:
         return f".. auto{kind}:: {module}.{name}\n   :members:\n   :inherited-members: {FOREIGN}"
     if inspect.isroutine(thing):
         return f".. autofunction:: {module}.{name}"
-    return f".. py:data:: {module}.{name}\n\n{data_docstring(module, name)}"
+    return f".. py:data:: {name}\n   :module: {module}\n\n{data_docstring(module, name)}"
 
 
 FOREIGN = "Optimizer, Module, tuple, dict, int, Exception, Protocol, Generic"
