@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from basegraph.experiments.language import Experiment
 
 EVALUATIONS = 8
-EVALUATED_TOKENS = 2**15
-"""Tokens of each set that evaluations before the last one use."""
-EVALUATED_LAST = 2**18
-"""Those of the last one: every node's model reads them, more would take longer than training."""
+EVALUATED_TOKENS = 2**16
+"""Of each set, the same at all evaluations: every node's model reads them."""
 
 
 def language(
@@ -105,7 +103,7 @@ def language(
         "evaluate_every": max(1, passes // EVALUATIONS),
         "evaluate_samples": max(1, EVALUATED_TOKENS // context),
         "evaluate_nodes": 0,
-        "evaluate_last": max(1, EVALUATED_LAST // context),
+        "evaluate_last": max(1, EVALUATED_TOKENS // context),
         "checkpoint_every": passes,
     }
     limit = number("--minutes", minutes) if minutes else None
