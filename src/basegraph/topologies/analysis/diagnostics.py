@@ -40,7 +40,7 @@ MEANINGS = {
 NO_STEADY_STATE = "infinite (no steady state)"
 """What tables show for D(ρ) where the step size ρ is too large for the topology."""
 NO_VERDICT = (
-    "None of these is a verdict: in our comparisons (docs/results, predictors) topologies with less "
+    "None of these is a verdict: in our comparisons (docs/results), topologies with less "
     "disagreement did not train better; exact ones did."
 )
 
