@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from basegraph.algorithms.method import Method
+from basegraph.engines.distributed.local_shards import local, local_gradient
 from basegraph.errors import InvalidArgument
 
 BLOCK = 2**17
@@ -64,17 +65,19 @@ def parts_of(
     first = 0
     for parameters, options in groups:
         for p in parameters:
-            if not p.numel():
-                continue
-            if p.grad is None or overflowed:
-                nothing = p.new_zeros(1).expand(p.numel())
-                yield GradientPart(first, nothing, options._replace(decay=0.0))
-            elif p.grad.is_sparse:
+            shard = local(p)
+            if p.grad is not None and p.grad.is_sparse:
                 raise InvalidArgument("gradient", "sparse", "must be dense")
+            grad = None if overflowed else local_gradient(p)
+            if not shard.numel():
+                continue
+            if grad is None:
+                nothing = shard.new_zeros(1).expand(shard.numel())
+                yield GradientPart(first, nothing, options._replace(decay=0.0))
             else:
-                grad = p.grad.reshape(-1)
+                grad = grad.reshape(-1)
                 yield GradientPart(first, grad if scale is None else grad / scale, options)
-            first += p.numel()
+            first += shard.numel()
 
 
 def in_blocks(parts: Iterable[GradientPart]) -> list[Block]:
