@@ -25,6 +25,7 @@ from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
+from basegraph.cli.watch import watch
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
 from basegraph.launched import repeats_others
@@ -47,7 +48,7 @@ app = typer.Typer(
 )
 for command in (
     *(topology, verify, lengths, consensus, explore),
-    *(train, sweep, compare, export, sample),
+    *(train, sweep, watch, compare, export, sample),
 ):
     app.command()(command)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
