@@ -11,42 +11,9 @@ from rich.console import Console
 
 from basegraph.cli import watch
 from basegraph.storage.lock import LOCK_FILE, locked
-from basegraph.training.config import RunConfig
-from basegraph.training.standing import change_of_nodes
 from basegraph.training.status import read_status
 from support.cli import ok, run, run_here
-
-
-def row(epoch: int, measure: str = "accuracy") -> dict[str, float]:
-    scores = {f"test_{measure}{whose}": 0.5 + epoch / 100 for whose in ("", "_averaged", "_worst")}
-    spent = {"consensus_distance": 10.0**-epoch, "bytes_per_node": 2e6 * epoch}
-    return {"epoch": epoch, "step": 6 * epoch, "train_loss": 1 / epoch, **scores, **spent} | {
-        "seconds": 2.0 * epoch
-    }
-
-
-def rows_of(epochs: int, measure: str = "accuracy") -> str:
-    return "".join(json.dumps(row(epoch, measure)) + "\n" for epoch in range(1, epochs + 1))
-
-
-def write_run(folder, epochs, *, of=4, measure="accuracy", changes=(), job="", **fields):
-    """A run's folder as it stands after some evaluations, without having trained."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "metrics.jsonl").write_text(rows_of(epochs, measure))
-    (folder / "restarts.jsonl").write_text("".join(json.dumps(c) + "\n" for c in changes))
-    (folder / "provenance.json").write_text(json.dumps({"job": job} if job else {}))
-    (folder / "config.toml").write_text(RunConfig(epochs=of, **fields).to_toml())
-    return folder
-
-
-def write_text_run(folder, epochs):
-    write_run(folder, epochs, measure="bits_per_byte", dataset="text", model="gpt-tiny")
-
-
-CHANGES = [
-    change_of_nodes(["a", "b", "c"], ["a", "b"], 9, 1.5),
-    change_of_nodes(["a", "b"], ["a", "b", "d"], 12, 2.0),
-]
+from support.runs import CHANGES, rows_of, write_run
 
 
 @pytest.mark.parametrize("width", [24, 40, 80, 160])
@@ -66,7 +33,7 @@ def test_one_frame_fits_the_width(tmp_path, monkeypatch, width):
 
 
 def test_text_and_regression_runs_have_their_own_units(tmp_path):
-    write_text_run(tmp_path / "text", 2)
+    write_run(tmp_path / "text", 2, measure="bits_per_byte", dataset="text", model="gpt-tiny")
     write_run(tmp_path / "losses", 4, measure="loss")
     assert "test bits per byte" in ok("watch", tmp_path / "text", "--once")
     assert "test loss" in ok("watch", tmp_path / "losses", "--once")

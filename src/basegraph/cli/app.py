@@ -20,6 +20,7 @@ from basegraph.cli.language import language
 from basegraph.cli.launch import launch
 from basegraph.cli.learning import learning
 from basegraph.cli.lengths import lengths
+from basegraph.cli.report import report
 from basegraph.cli.sample import sample
 from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
@@ -48,7 +49,7 @@ app = typer.Typer(
 )
 for command in (
     *(topology, verify, lengths, consensus, explore),
-    *(train, sweep, watch, compare, export, sample),
+    *(train, sweep, watch, report, compare, export, sample),
 ):
     app.command()(command)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(

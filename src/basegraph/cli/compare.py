@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,10 +9,8 @@ import typer
 
 from basegraph.cli.arguments import Force, check_picture
 from basegraph.cli.output import as_json, table
+from basegraph.cli.runs import evaluated
 from basegraph.cli.scores import Unit, unit_of
-from basegraph.errors import InvalidArgument
-from basegraph.training.config import read_saved
-from basegraph.training.status import name_below, runs_below
 
 
 def compare(
@@ -59,33 +56,10 @@ def find_runs(paths: list[Path]) -> list[dict[str, Any]]:
     A run that is named must have been evaluated; others without an evaluation are left out, and
     named on standard error.
     """
-    evaluated: dict[Path, dict[str, Any]] = {}
-    without = []
-    for path in paths:
-        below = list(runs_below(path))
-        if not below:
-            raise InvalidArgument("RUNS", str(path), "is not a folder with runs")
-        for one in below:
-            run = read_run(one)
-            if run["rows"]:
-                evaluated.setdefault(one.resolve(), {**run, "run": name_below(one, path)})
-            elif one == path:
-                raise InvalidArgument("RUNS", str(path), "has no evaluation yet")
-            else:
-                without.append(str(one))
-    if not evaluated:
-        raise InvalidArgument("RUNS", without, "have no evaluation yet")
-    if without:
-        print(f"left out, no evaluation yet: {', '.join(without)}", file=sys.stderr)
-    return list(evaluated.values())
-
-
-def read_run(path: Path) -> dict[str, Any]:
-    """A run's folder as {run, config, rows}."""
-    from basegraph.training.folder import RunFolder
-
-    rows = RunFolder(path, resume=True).rows()
-    return {"run": path.name, "config": read_saved(path / "config.toml"), "rows": rows}
+    return [
+        {"run": status.name, "config": status.config, "rows": status.rows}
+        for status in evaluated(paths)
+    ]
 
 
 def _line(run: dict[str, Any], unit: Unit, tokens: bool) -> list[object]:
