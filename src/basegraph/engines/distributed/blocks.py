@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
@@ -13,10 +12,12 @@ from basegraph.algorithms.method import Method
 from basegraph.engines.distributed.local_shards import local, local_gradient
 from basegraph.errors import InvalidArgument
 
-BLOCK = 2**17
-"""Parameters that are moved at a time: a few such blocks fit into a core's cache."""
-SMALL_TENSOR = 2**12
-"""Parameters of a tensor up to which its gradient is put together with its neighbors'."""
+BLOCK = 2**19
+"""Parameters that are moved at a time: a few such blocks fit into a processor's cache, and are
+large enough for what Python does about each not to count."""
+SMALL_TENSOR = 2**16
+"""Parameters of a tensor up to which its gradient is put together with its neighbors': copying it
+takes less time than a block of its own."""
 
 
 class Options(NamedTuple):
@@ -83,30 +84,31 @@ def parts_of(
 def in_blocks(parts: Iterable[GradientPart]) -> list[Block]:
     """Cut large parameters into several blocks, and join small ones with equal options."""
     blocks: list[Block] = []
-
-    def alike(part: GradientPart) -> tuple[bool, Options]:
-        return len(part.grad) <= SMALL_TENSOR, part.options
-
-    for (small, options), run in groupby(parts, alike):
-        together = list(run)
-        if small:
-            grads = [part.grad for part in together]
-            _cut(blocks, together[0].first, grads, options, together=True)
-        else:
-            for part in together:
-                _cut(blocks, part.first, list(torch.split(part.grad, BLOCK)), options)
+    for run in _runs(parts):
+        first, grad, (lr, decay, method) = run[0]
+        if len(run) > 1:
+            grad = torch.cat([part.grad for part in run])
+        for section in (grad,) if grad.numel() <= BLOCK else torch.split(grad, BLOCK):
+            where = slice(first, first + section.numel())
+            blocks.append(Block(where, section, lr, decay, method))
+            first = where.stop
     return blocks
 
 
-def _cut(
-    blocks: list[Block],
-    first: int,
-    grads: list[Tensor],
-    options: Options,
-    *,
-    together: bool = False,
-) -> None:
-    for grad in [torch.cat(grads)] if together else grads:
-        where = slice(first, first + len(grad))
-        blocks.append(Block(where, grad, options.lr, options.decay, options.method))
-        first += len(grad)
+def _runs(parts: Iterable[GradientPart]) -> Iterator[list[GradientPart]]:
+    """Small neighbors with equal options together, as many as fit a block; large ones alone."""
+    run: list[GradientPart] = []
+    size = 0
+    for part in parts:
+        width = part.grad.numel()
+        large = width > SMALL_TENSOR
+        if run and (large or size + width > BLOCK or part.options != run[0].options):
+            yield run
+            run, size = [], 0
+        if large:
+            yield [part]
+        else:
+            run.append(part)
+            size += width
+    if run:
+        yield run
