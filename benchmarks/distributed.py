@@ -6,7 +6,7 @@ nothing else; `all-reduce` is the flat all-reduce of the gradients; `DDP` and `d
 package is installed, with its one-peer exponential graph) are whole steps of those, and so is
 `basegraph`: backward pass, momentum update, exchange. decent-dp's exchange runs behind the next
 step; the last one of those measured is waited for. `mix` is basegraph's exchange alone. Times are
-medians over interleaved rounds of the slowest rank's time.
+medians over interleaved rounds of the slowest rank's time; `cpu ms` is processor time per rank.
 
 Beside what was measured stands what the model of `basegraph bench model` says. Its latency is that
 of one number, measured: of its exchange, and, as a collective's messages do not pass through
@@ -39,7 +39,6 @@ from provenance import header
 from torch import Tensor, nn
 
 import basegraph as bg
-from basegraph.cli.units import bandwidth, seconds
 from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
@@ -47,6 +46,7 @@ from basegraph.engines.distributed.stamp import Stamp
 from basegraph.engines.signals import logged_signals
 from basegraph.experiments.scaling import Network, cost
 from basegraph.models.networks import build
+from basegraph.units import bandwidth, seconds
 
 SHAPES = {"lenet": (1, 28, 28), "vgg11": (3, 32, 32)}
 
@@ -157,6 +157,8 @@ def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str,
     """Seconds that the model gives for what was measured."""
     n, latency = dist.get_world_size(), times["one number"]
     if rate is None:
+        if times["raw"] <= latency:  # a small model on a busy machine: latency is all there is
+            return {}
         rate = size / (times["raw"] - latency)
     network = Network(bandwidth=rate, latency=latency)
     inner = Network(bandwidth=rate, latency=times["all-reduce one number"] / max(2 * (n - 1), 1))
@@ -177,17 +179,21 @@ def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str,
 def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
     works, rest = forms(name)
     taken: dict[str, list[float]] = {label: [] for label in works}
+    computed: dict[str, list[float]] = {label: [] for label in works}
     for turn in range(rounds + 1):
         for label, work in works.items():
             dist.barrier()
-            began = time.perf_counter()
+            began, began_cpu = time.perf_counter(), time.process_time()
             for _ in range(count):
                 work()
             rest.get(label, lambda: None)()
             spent = torch.tensor((time.perf_counter() - began) / count)
+            cpu = torch.tensor((time.process_time() - began_cpu) / count)
             dist.all_reduce(spent, op=dist.ReduceOp.MAX)
+            dist.all_reduce(cpu)
             if turn:
                 taken[label].append(float(spent))
+                computed[label].append(float(cpu) / dist.get_world_size())
     if dist.get_rank() > 0:
         return
     times = {label: median(spent) for label, spent in taken.items()}
@@ -197,7 +203,8 @@ def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
         known = model.get(label)
         print(
             f"{dist.get_world_size():>5} {name:>7} {label:>21} {spent * 1e3:>9.2f} "
-            f"{spent / times['raw']:>7.2f} {times['all-reduce'] / spent:>11.2f}"
+            f"{median(computed[label]) * 1e3:>9.2f} {spent / times['raw']:>7.2f} "
+            f"{times['all-reduce'] / spent:>11.2f}"
             + ("" if known is None else f" {known * 1e3:>9.2f} {spent / known:>7.2f}"),
             flush=True,
         )
@@ -278,8 +285,8 @@ def main() -> None:
     print(header())
     where = f"{options.rate}, delay {options.delay}" if options.netns else "loopback"
     print(
-        f"\n{where}\n{'ranks':>5} {'model':>7} {'':>21} {'ms':>9} {'/raw':>7} {'all-reduce/':>11} "
-        f"{'model ms':>9} {'/model':>7}",
+        f"\n{where}\n{'ranks':>5} {'model':>7} {'':>21} {'ms':>9} {'cpu ms':>9} {'/raw':>7} "
+        f"{'all-reduce/':>11} {'model ms':>9} {'/model':>7}",
         flush=True,
     )
     for ranks in map(int, options.ranks.split(",")):

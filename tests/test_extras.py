@@ -45,7 +45,7 @@ HELP = [
     *["reproduce", "reproduce consensus", "reproduce lengths", "reproduce illustrations"],
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
     *["data", "data check", "data download", "bench", "bench model", "export"],
-    *["launch", "sample", "reproduce language"],
+    *["launch", "sample", "reproduce language", "watch", "report"],
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",

@@ -20,11 +20,13 @@ from basegraph.cli.language import language
 from basegraph.cli.launch import launch
 from basegraph.cli.learning import learning, mnist
 from basegraph.cli.lengths import lengths
+from basegraph.cli.report import report
 from basegraph.cli.sample import sample
 from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
+from basegraph.cli.watch import watch
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
 from basegraph.launched import repeats_others
@@ -47,7 +49,7 @@ app = typer.Typer(
 )
 for command in (
     *(topology, verify, lengths, consensus, explore),
-    *(train, sweep, compare, export, sample),
+    *(train, sweep, watch, report, compare, export, sample),
 ):
     app.command()(command)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(

@@ -27,10 +27,8 @@ if TYPE_CHECKING:
     from basegraph.experiments.language import Experiment
 
 EVALUATIONS = 8
-EVALUATED_TOKENS = 2**15
-"""Tokens of each set that evaluations before the last one use."""
-EVALUATED_LAST = 2**18
-"""Those of the last one: every node's model reads them, more would take longer than training."""
+EVALUATED_TOKENS = 2**16
+"""Of each set, the same at all evaluations: every node's model reads them."""
 
 
 def language(
@@ -49,7 +47,7 @@ def language(
     splits: Annotated[str, typer.Option(metavar="NAME,...", help="of the domains")] = "domains,iid",
     lr: Annotated[
         str, typer.Option(metavar="X,...", help="learning rates, the same for all methods")
-    ] = "0.001,0.002,0.004",
+    ] = "0.001,0.002,0.004,0.008",
     seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
     batch: Annotated[str, typer.Option(metavar="B", help="windows per node and step")] = "4",
     epochs: Epochs = "16",
@@ -105,7 +103,7 @@ def language(
         "evaluate_every": max(1, passes // EVALUATIONS),
         "evaluate_samples": max(1, EVALUATED_TOKENS // context),
         "evaluate_nodes": 0,
-        "evaluate_last": max(1, EVALUATED_LAST // context),
+        "evaluate_last": max(1, EVALUATED_TOKENS // context),
         "checkpoint_every": passes,
     }
     limit = number("--minutes", minutes) if minutes else None

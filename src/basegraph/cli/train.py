@@ -16,7 +16,7 @@ from basegraph import launched
 from basegraph.algorithms.catalog import parse_algorithm
 from basegraph.cli.arguments import number, refuse_torchrun
 from basegraph.cli.output import COUNT, Bar
-from basegraph.cli.scores import said, said_of_all, unit_of
+from basegraph.cli.scores import said, said_of_evaluation, unit_of
 from basegraph.errors import InvalidArgument
 from basegraph.extras import optional_imports
 from basegraph.specs import refuse_twice
@@ -238,12 +238,7 @@ class _Display:
         unit = unit_of([row])
         score = unit.show(row[f"test_{unit.measure}"])
         self.quality = f"{unit.name} {score} distance {row['consensus_distance']:.2g}"
-        tokens = f"{row['tokens'] / 1e6:.4g} M tokens, " if "tokens" in row else ""
-        line = (
-            f"epoch {row['epoch']}: loss {row['train_loss']:.4f}, {said_of_all(row)}, consensus "
-            f"distance {row['consensus_distance']:.2g}, {tokens}"
-            f"{row['bytes_per_node'] / 1e6:.1f} MB per node"
-        )
+        line = said_of_evaluation(row)
         used = _fewer(row, self.last_evaluation)
         self.say(f"{line} (with {used})" if used else line)
 

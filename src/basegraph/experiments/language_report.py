@@ -9,7 +9,7 @@ from typing import Any, Literal
 from basegraph.experiments.campaign import spread, standard_error
 from basegraph.experiments.language import Experiment, Key
 from basegraph.experiments.reporting import markdown
-from basegraph.plots.learning import draw_learning
+from basegraph.plots.learning import draw_learning, title_of
 from basegraph.training.metrics import Metrics
 
 REFERENCE = "all-reduce"
@@ -22,7 +22,7 @@ SCORES: tuple[BitsPerByte, ...] = (
     "test_bits_per_byte_worst",
 )
 """The mean over nodes, of the averaged model, of the worst node."""
-HEADROOM = 1.15
+HEADROOM = 1.5
 """Curves are drawn up to so many times the best last value: their ends are to be told apart."""
 
 
@@ -59,7 +59,13 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
         runs = {key: rows for key, rows in kept.items() if key.split == split}
         best = min(rows[-1]["test_bits_per_byte"] for rows in runs.values())
         curves = [{"config": _shown(key), "rows": rows} for key, rows in runs.items()]
-        draw_learning(curves, [folder / f"curves-{split}.png"], highest=HEADROOM * best)
+        shared = {name: experiment.settings.get(name) for name in ("nodes", "dataset", "model")}
+        draw_learning(
+            curves,
+            [folder / f"curves-{split}.png"],
+            highest=HEADROOM * best,
+            title=title_of([{**shared, "split": split, "seed": key.seed} for key in runs]),
+        )
     return table, missing
 
 
@@ -100,7 +106,7 @@ def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict
                 "worst node": round(mean(scores[SCORES[2]]), 4),
                 "consensus distance": float(f"{distance:.3g}"),
                 "M tokens": round(mean(row["tokens"] for row in ended.values()) / 1e6, 1),
-                "MB per node": round(mean(r["bytes_per_node"] for r in ended.values()) / 1e6, 1),
+                "GB per node": round(mean(r["bytes_per_node"] for r in ended.values()) / 1e9, 2),
             }
         )
     order = [split for split, _ in experiment.pairs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,9 @@ from basegraph.optim.outer import outer_facts, outer_of
 from basegraph.optim.state_views import StateViews
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 LOG = logging.getLogger("basegraph")
 GROUP_KEYS = (
@@ -73,6 +76,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm, adamw): the exchange runs
             behind the next forward and backward pass.
         group: The process group whose ranks are the nodes; all processes if None.
+        mesh: Instead of a group, the dimension of a `DeviceMesh` between nodes, as `mesh["node"]`.
+            Parameters may then be `DTensor`s on its other dimensions, as FSDP2 makes them.
         timeout: Seconds after which a neighbor counts as lost.
         wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
         refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
@@ -107,6 +112,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         outer_lr: float | None = None,
         order: str = "adapt-then-combine",
         group: Any = None,
+        mesh: DeviceMesh | None = None,
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
         refuse_nonfinite: bool = True,
@@ -133,7 +139,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         outer_parts = outer_of(outer, outer_lr, node_options)
         self._family = Family(algorithm, outer_parts)
         self._family.require_known(options)
-        nodes = membership_for(membership, lighthouse, group, topology, node_options)
+        nodes = membership_for(membership, lighthouse, group, mesh, topology, node_options)
         t = topology_for(topology, nodes)
         require_same_vectors(self._family.method(self._family.defaults), t)
         if isinstance(t, TwoStateSequence) and buffers == "average":
@@ -275,7 +281,10 @@ class DecentralizedOptimizer(NodeOptimizer):
 
     @property
     def model(self) -> Tensor:
-        """All parameters in one vector, of which the module's are views."""
+        """All parameters in one vector, of which the module's are views.
+
+        Of sharded parameters: what this process holds of them, a copy of the last step's.
+        """
         return self._node.x_d
 
     def _set_step(self, step: int) -> None:
@@ -347,9 +356,7 @@ class DecentralizedOptimizer(NodeOptimizer):
                 group.setdefault(name, value)
         if self.gossip_step > 0:
             self._node.keep_loaded_model()
-        for name, whole in self._steps.own_vectors().items():
-            for p, part in self._views.parts(whole):
-                part.copy_(self.state[p][name].reshape(-1))
+        self._views.load(self._steps.own_vectors(), self.state)
         self._show_state()
 
     def _show_state(self) -> None:

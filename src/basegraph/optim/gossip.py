@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms._stability import require_stable
 from basegraph.algorithms.method import Method
+from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
@@ -26,9 +28,14 @@ from basegraph.optim.node_optimizer import (
     topology_for,
 )
 from basegraph.optim.outer import outer_facts, outer_of
+from basegraph.optim.state_views import StateViews
+from basegraph.optim.wrapped_state import STEP, WrappedState, asked_for_state_only
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.core.sequence import Topology
 from basegraph.topologies.two_states.sequence import refuse_two_states
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 class Gossip(NodeOptimizer):
@@ -54,6 +61,8 @@ class Gossip(NodeOptimizer):
         order: "adapt-then-combine", or "combine-then-adapt": the exchange runs behind the next
             forward and backward pass.
         group: The process group whose ranks are the nodes; all processes if None.
+        mesh: Instead of a group, the dimension of a `DeviceMesh` between nodes, as `mesh["node"]`.
+            Parameters may then be `DTensor`s on its other dimensions, as FSDP2 makes them.
         timeout: Seconds after which a neighbor counts as lost.
         wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
         refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
@@ -82,6 +91,7 @@ class Gossip(NodeOptimizer):
         outer_lr: float | None = None,
         order: str = "adapt-then-combine",
         group: Any = None,
+        mesh: DeviceMesh | None = None,
         timeout: float = 300.0,
         wire: torch.dtype | None = None,
         refuse_nonfinite: bool = True,
@@ -108,7 +118,7 @@ class Gossip(NodeOptimizer):
             checkpoint_every=checkpoint_every,
         )
         outer_parts = outer_of(outer, outer_lr, node_options)
-        nodes = membership_for(membership, lighthouse, group, topology, node_options)
+        nodes = membership_for(membership, lighthouse, group, mesh, topology, node_options)
         t = topology_for(topology, nodes)
         refuse_two_states(
             "topology",
@@ -123,6 +133,7 @@ class Gossip(NodeOptimizer):
             require_stable(outer_parts[0], t)
         self._node = Node(parameters_of(optimizer), t, nodes, node_options)
         self._outer = None if outer_parts is None else OuterStep(*outer_parts, self._node)
+        self._wrapped = WrappedState(optimizer, self._outer, StateViews(self._node.flat))
         settings = {
             "optimizer": type(optimizer).__name__,
             "outer": outer_facts(outer_parts),
@@ -149,6 +160,15 @@ class Gossip(NodeOptimizer):
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
         self._own_groups = groups  # torch's constructor begins with none
 
+    @property
+    def state(self) -> defaultdict[Tensor, Any]:
+        """The wrapped optimizer's state by parameter, with the outer method's."""
+        return self._wrapped.by_parameter() if hasattr(self, "_wrapped") else defaultdict(dict)
+
+    @state.setter
+    def state(self, state: defaultdict[Tensor, Any]) -> None:
+        """Nothing to set: torch's constructor begins with none."""
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make the optimizer's step, then an exchange with the neighbors.
@@ -164,8 +184,16 @@ class Gossip(NodeOptimizer):
                 this node is saved if there is a folder for checkpoints.
 
         """
+        if asked_for_state_only():
+            return self._make_state()
         tell_of_data(self, self.membership)
         return self._step(lambda: self._adapt(closure))
+
+    def _make_state(self) -> None:
+        """Make the state that a first step would make; no parameter moves."""
+        self.optimizer.step()
+        if self._outer is not None:
+            self._outer.prepare()
 
     def _step_without_data(self) -> None:
         self._step(lambda: None)
@@ -190,6 +218,8 @@ class Gossip(NodeOptimizer):
 
     def _set_step(self, step: int) -> None:
         self._gossip_step = step
+        for group in self.param_groups:
+            group[STEP] = step
 
     def pack(self) -> dict[str, Any]:
         """The model and the optimizer's state, for a node that comes."""
@@ -199,8 +229,8 @@ class Gossip(NodeOptimizer):
     @torch.no_grad()
     def unpack(self, content: dict[str, Any]) -> None:
         """Go on with the model, the state and the learning rates of another node."""
-        self._node.flat.take_back()
-        self._node.x_d.copy_(content["x"])
+        self._node.flat.gather()
+        self._node.set_model(content["x"])
         self.optimizer.load_state_dict(content["optimizer"])
         if self._outer is not None:
             self._outer.load(content["outer"])
@@ -237,7 +267,7 @@ class Gossip(NodeOptimizer):
         if scale is not None:
             for p in self._node.flat.parameters:
                 if p.grad is not None:
-                    p.grad.div_(scale)
+                    local(p.grad).div_(scale)
         return self.optimizer.step() if closure is None else self.optimizer.step(closure)
 
     def _require_same_groups(self) -> None:
@@ -267,9 +297,11 @@ class Gossip(NodeOptimizer):
             self._outer.restart_here()
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's own state, the outer method's, and the number of steps made."""
-        state = {"optimizer": self.optimizer.state_dict(), "gossip_step": self.gossip_step}
-        return state if self._outer is None else {**state, "outer": self._outer.vectors()}
+        """The optimizer's own state, the outer method's, and the number of steps made.
+
+        It has the form of any torch optimizer's, with `gossip_step` in every group.
+        """
+        return self._wrapped.pack()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
@@ -282,16 +314,6 @@ class Gossip(NodeOptimizer):
 
         """
         self._node.exchanges.drop()
-        if not {"optimizer", "gossip_step"} <= state_dict.keys():
-            raise InvalidArgument("state_dict", sorted(state_dict), "is not a state of Gossip")
-        if ("outer" in state_dict) != (self._outer is not None):
-            asked = "with" if self._outer is not None else "without"
-            raise InvalidArgument(
-                "state_dict", sorted(state_dict), f"must be of a Gossip {asked} outer="
-            )
-        if self._outer is not None:
-            self._outer.load(state_dict["outer"])
-        self.optimizer.load_state_dict(state_dict["optimizer"])
-        self._gossip_step = state_dict["gossip_step"]
+        self._set_step(self._wrapped.load(state_dict))
         if self.gossip_step > 0:
             self._node.keep_loaded_model()

@@ -118,8 +118,8 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             yield
         finally:
             self._own = outer
-            node.flat.take_back()
-            node.x_d.copy_(own)
+            node.flat.gather()
+            node.set_model(own)
             node.put_buffers(buffers)
 
     def _average_models(self, phase: str, how: str, network: Network | None) -> bool:

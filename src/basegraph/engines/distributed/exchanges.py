@@ -12,7 +12,7 @@ from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.options import NodeOptions
-from basegraph.engines.distributed.parameters import FlatParameters
+from basegraph.engines.distributed.parameters import NodeParameters
 from basegraph.engines.distributed.pending import Pending
 from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
@@ -37,7 +37,7 @@ class Exchanges:
 
     def __init__(
         self,
-        flat: FlatParameters,
+        flat: NodeParameters,
         topology: AnyTopology,
         membership: Membership,
         options: NodeOptions,
