@@ -39,7 +39,6 @@ from provenance import header
 from torch import Tensor, nn
 
 import basegraph as bg
-from basegraph.cli.units import bandwidth, seconds
 from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
@@ -47,6 +46,7 @@ from basegraph.engines.distributed.stamp import Stamp
 from basegraph.engines.signals import logged_signals
 from basegraph.experiments.scaling import Network, cost
 from basegraph.models.networks import build
+from basegraph.units import bandwidth, seconds
 
 SHAPES = {"lenet": (1, 28, 28), "vgg11": (3, 32, 32)}
 

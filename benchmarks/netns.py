@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from basegraph.cli.units import seconds
+from basegraph.units import seconds
 
 TOOLS = ("unshare", "mount", "ip", "tc")
 SUBNET = "10.203.0"

@@ -7,8 +7,8 @@ import json
 import pytest
 
 import basegraph as bg
-from basegraph.cli.units import bandwidth, seconds
 from basegraph.experiments.scaling import Network, cost
+from basegraph.units import bandwidth, seconds
 from support.cli import ok, run_here
 
 SIZE = 1_000_000
@@ -73,7 +73,7 @@ def test_units():
 
 def test_command(tmp_path):
     text = ok("bench", "model", "-n", "8,25")
-    assert text.startswith("model: 36.9 MB, links of 200Mbit, full duplex, latency 5ms")
+    assert text.startswith("model: VGG-11, 36.9 MB, links of 200 Mbit/s, full duplex")
     rows = json.loads(
         ok("bench", "model", "-n", "25", "--parameters", 10**6, "--bandwidth", "8Mbit",
            "--latency", "0", "--topologies", "all-reduce,base:k=1,u-equistatic:degree=2,seed=3",

@@ -10,13 +10,16 @@ import typer
 
 from basegraph.cli.arguments import Force, check_picture, whole_number, whole_numbers
 from basegraph.cli.output import as_json, progress, table
-from basegraph.cli.units import bandwidth as read_bandwidth
-from basegraph.cli.units import seconds as read_seconds
 from basegraph.errors import InvalidArgument
 from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.experiments.scaling import ALL_REDUCES, Network, rows, thinned
+from basegraph.experiments.store import write_csv
+from basegraph.storage.files import writable
 from basegraph.topologies.catalog import parse_specs
 from basegraph.topologies.two_states.sequence import TWO_VECTORS
+from basegraph.units import bandwidth as read_bandwidth
+from basegraph.units import bytes_text, rate_text, seconds_text
+from basegraph.units import seconds as read_seconds
 
 MOST_SIZES = 64
 SPECS = (
@@ -67,6 +70,9 @@ def model(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="draw to this .png, .svg or .pdf")
     ] = None,
+    csv_path: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="write the table to this .csv")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     force: Force = False,
 ) -> None:
@@ -76,6 +82,8 @@ def model(
     messages is the most any node sends or hears in it; nodes do nothing but communicate.
 
     Example: basegraph bench model --nodes 2:4096 --bandwidth 200Mbit --latency 5ms --plot cost.png
+
+    `basegraph advise` uses the same model to say what to take for one number of nodes.
     """
     names = _names(topologies)
     sizes = thinned(whole_numbers("--nodes", nodes, low=2), MOST_SIZES)
@@ -92,27 +100,36 @@ def model(
         duplex=not half_duplex,
     )
     check_picture("--plot", plot, force=force)
+    if csv_path is not None:
+        writable("--csv", csv_path, suffixes=(".csv",), force=force)
     costs = []
     for n in progress(sizes, "numbers of nodes"):
         costs += rows(names, n, weight, network)
     for name in names:
         if not any(row["topology"] == name for row in costs):
             raise InvalidArgument("--topologies", name, f"is not defined for --nodes {nodes}")
+    title = (
+        f"model: {'VGG-11, ' if parameters is size is None else ''}{bytes_text(weight)}, "
+        f"links of {rate_text(network.bandwidth)}, {'half' if half_duplex else 'full'} duplex, "
+        f"latency {seconds_text(network.latency)}"
+    )
     if plot is not None:
         from basegraph.plots.scaling import draw_scaling
 
-        draw_scaling(costs, names, plot)
+        draw_scaling(costs, names, plot, title)
+    if csv_path is not None:
+        write_csv(csv_path, costs)
     if json:
         as_json(costs)
         return
-    shared = "half duplex" if half_duplex else "full duplex"
     table(
         ["n", "topology", "rounds", "MB per step", "s per step", "MB to average", "s to average"],
         [_line(row) for row in costs],
-        title=f"model: {weight / 1e6:.3g} MB, links of {bandwidth}, {shared}, latency {latency}",
+        title=title,
     )
-    if plot is not None:
-        print(f"written to {plot}")
+    for path in (plot, csv_path):
+        if path is not None:
+            print(f"written to {path}")
 
 
 def _names(text: str) -> list[str]:

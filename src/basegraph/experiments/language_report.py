@@ -9,7 +9,7 @@ from typing import Any, Literal
 from basegraph.experiments.campaign import spread, standard_error
 from basegraph.experiments.language import Experiment, Key
 from basegraph.experiments.reporting import markdown
-from basegraph.plots.learning import draw_learning
+from basegraph.plots.learning import draw_learning, title_of
 from basegraph.training.metrics import Metrics
 
 REFERENCE = "all-reduce"
@@ -59,7 +59,13 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
         runs = {key: rows for key, rows in kept.items() if key.split == split}
         best = min(rows[-1]["test_bits_per_byte"] for rows in runs.values())
         curves = [{"config": _shown(key), "rows": rows} for key, rows in runs.items()]
-        draw_learning(curves, [folder / f"curves-{split}.png"], highest=HEADROOM * best)
+        shared = {name: experiment.settings.get(name) for name in ("nodes", "dataset", "model")}
+        draw_learning(
+            curves,
+            [folder / f"curves-{split}.png"],
+            highest=HEADROOM * best,
+            title=title_of([{**shared, "split": split, "seed": key.seed} for key in runs]),
+        )
     return table, missing
 
 

@@ -9,7 +9,7 @@ from basegraph.experiments.campaign import spread, standard_error
 from basegraph.experiments.claims import Curves, Panel, differences, judged
 from basegraph.experiments.learning import ALL_REDUCE, Cell, Experiment, Figure, Key
 from basegraph.experiments.reporting import markdown
-from basegraph.plots.learning import draw_learning
+from basegraph.plots.learning import draw_learning, title_of
 from basegraph.training.metrics import Metrics
 
 REFERENCE = "base:k=1"
@@ -63,13 +63,17 @@ def report(
     folder.text("claims.md", markdown(claims) + "\n" + _orders(experiment.figure, table))
     folder.table("curves.csv", [row for key, rows in kept.items() for row in _curve(key, rows)])
     for panel in panels_of(experiment.figure):
+        drawn = {key: rows for key, rows in kept.items() if _in(key, panel)}
         runs = [
-            {"run": key.name, "config": _shown(key), "rows": rows}
-            for key, rows in kept.items()
-            if _in(key, panel)
+            {"run": key.name, "config": _shown(key), "rows": rows} for key, rows in drawn.items()
         ]
         for averaged in (False, True) if runs else ():
-            draw_learning(runs, [folder / picture(panel, averaged)], averaged=averaged)
+            draw_learning(
+                runs,
+                [folder / picture(panel, averaged)],
+                models=("averaged" if averaged else "nodes",),
+                title=_title(experiment, panel, {key.seed for key in drawn}),
+            )
     return table, claims, missing
 
 
@@ -181,6 +185,13 @@ def _curve(key: Key, rows: list[Metrics]) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+def _title(experiment: Experiment, panel: Panel, seeds: set[int]) -> str:
+    alpha, n, method = panel
+    shared = {name: experiment.settings.get(name) for name in ("dataset", "model")}
+    said = title_of([{**shared, "nodes": n, "alpha": alpha, "seed": seed} for seed in seeds])
+    return f"{said}, {method}"
 
 
 def _shown(key: Key) -> dict[str, Any]:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from basegraph.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 STYLE = {
     "font.size": 9,
@@ -22,7 +24,6 @@ STYLE = {
     "svg.hashsalt": "basegraph",
     "svg.fonttype": "none",
 }
-COLORS = ("#0b6e99", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#8d99ae", "#33312e", "#e07a5f")
 
 
 def panels(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
@@ -31,6 +32,23 @@ def panels(rows: int, columns: int, *, width: float, height: float) -> tuple[Fig
         figure = Figure(figsize=(columns * width, rows * height), layout="constrained")
         axes: Any = figure.subplots(rows, columns, squeeze=False)
     return figure, list(axes.flat)
+
+
+def plain(value: float, _: object = None) -> str:
+    """A number on an axis without powers of ten."""
+    return f"{value:g}"
+
+
+def plain_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis in plain numbers: at 1, 2, 5, 10, 20, 50 and so on."""
+    axis.set_major_formatter(FuncFormatter(plain))
+    axis.set_minor_formatter(FuncFormatter(_plain_if_first_digit))
+
+
+def _plain_if_first_digit(value: float, _: object) -> str:
+    """Labels at 2, 5, 20, 50 and so on, which is what there is room for."""
+    digits = f"{value:e}"
+    return plain(value) if digits[0] in "25" and float(digits.partition("e")[0]) in (2, 5) else ""
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from basegraph.errors import InvalidArgument
-from basegraph.plots.canvas import COLORS, panels, save
+from basegraph.plots.canvas import panels, save
+from basegraph.plots.colors import Look, looks
 from basegraph.topologies.analysis._gossip import FLOOR
 from basegraph.topologies.core.round import FloatArray
 
@@ -42,6 +43,7 @@ def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = ""
     if len(sizes) > MOST_PANELS:
         raise InvalidArgument("n", len(sizes), f"at most {MOST_PANELS} panels can be drawn")
     specs = list(dict.fromkeys(row["topology"] for row in rows))
+    drawn = looks(specs)
     columns = min(3, len(sizes))
     width, height = (6.4, 4.4) if len(sizes) == 1 else (4.2, 3.2)
     figure, axes = panels(ceil(len(sizes) / columns), columns, width=width, height=height)
@@ -49,16 +51,18 @@ def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = ""
         axis.set_axis_off()
     for n, axis in zip(sizes, axes, strict=False):
         chosen = [row for row in rows if row["n"] == n]
-        for i, spec in enumerate(specs):
-            _curve(axis, [row for row in chosen if row["topology"] == spec], *_look(i))
+        for index, spec in enumerate(specs):
+            curve = [row for row in chosen if row["topology"] == spec]
+            _curve(axis, curve, drawn[spec], _width(index))
         axis.set_yscale("log")
         axis.locator_params(axis="x", integer=True)
-        axis.set_title(f"n = {n}")
+        if len(sizes) > 1:
+            axis.set_title(f"n = {n}", fontsize=10)
         axis.set_xlabel("round")
         axis.set_ylabel("consensus error")
     handles = [
-        Line2D([], [], color=color, linewidth=width, linestyle=style)
-        for color, style, width in (_look(i) for i in range(len(specs)))
+        Line2D([], [], color=look.color, linestyle=look.linestyle, linewidth=_width(index))
+        for index, look in enumerate(drawn.values())
     ]
     labels = [f"{spec} ({_degrees(rows, spec, sizes)})" for spec in specs]
     figure.legend(
@@ -67,22 +71,23 @@ def draw_consensus(rows: list[dict[str, Any]], paths: list[Path], note: str = ""
         loc="outside lower center",
         ncols=2 if len(sizes) == 1 else min(4, 2 * columns),
         frameon=False,
+        handlelength=3.2,
         title="in brackets: largest number of neighbors in a round"
         + (" for each n" if len(sizes) > 1 else "")
         + (f"; {note}" if note else ""),
         title_fontsize=8,
     )
+    seeds = len({row["seed"] for row in rows})
+    starts = f"{seeds} Gaussian starts: median, least and most" if seeds > 1 else "a Gaussian start"
+    size = f"n = {sizes[0]}: " if len(sizes) == 1 else ""
+    figure.suptitle(f"{size}consensus error by round, from {starts}", fontsize=10)
     for path in paths:
         save(figure, path)
 
 
-def _look(index: int) -> tuple[str, str, float]:
-    """Color, line style and width: earlier curves are thicker, so that one that coincides with a
-    later one still shows; where colors begin to repeat, lines are dashed.
-    """
-    color = index % len(COLORS)
-    style = "-" if index < len(COLORS) else "--"
-    return COLORS[color], style, max(1.2, 3.2 - 0.35 * color)
+def _width(index: int) -> float:
+    """Earlier curves are thicker, so that one that coincides with a later one still shows."""
+    return max(1.2, 3.2 - 0.3 * index)
 
 
 def _degrees(rows: list[dict[str, Any]], spec: str, sizes: list[int]) -> str:
@@ -92,7 +97,7 @@ def _degrees(rows: list[dict[str, Any]], spec: str, sizes: list[int]) -> str:
     return each[0] if len(set(each)) == 1 else ", ".join(each)
 
 
-def _curve(axis: Axes, rows: list[dict[str, Any]], color: str, style: str, width: float) -> None:
+def _curve(axis: Axes, rows: list[dict[str, Any]], look: Look, width: float) -> None:
     if not rows:
         return
     by_step: dict[int, list[float]] = defaultdict(list)
@@ -107,7 +112,8 @@ def _curve(axis: Axes, rows: list[dict[str, Any]], color: str, style: str, width
     middle, low, high = np.median(shown, axis=1), shown.min(axis=1), shown.max(axis=1)
     steps = steps[: len(shown)]
     lone = "o" if len(steps) == 1 else None
-    axis.plot(steps, middle, color=color, linewidth=width, linestyle=style, marker=lone)
+    color = look.color
+    axis.plot(steps, middle, color=color, linewidth=width, linestyle=look.linestyle, marker=lone)
     if shown.shape[1] > 1:
         axis.fill_between(steps, low, high, color=color, alpha=0.18, linewidth=0)
     if end is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil, cos, dist, pi, sin
+from math import ceil, cos, dist, log2, pi, sin, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +32,13 @@ CROWDING = 0.17
 CAPTION = 0.08
 """Inches of panel for a letter of its caption."""
 WIDEST = 15.0
-"""Inches: panels go to the next row beyond."""
+"""Inches: panels go to the next row beyond, unless the grid becomes taller than wide."""
+LARGEST = 4.6
+"""Inches of a panel for its nodes: beyond, the nodes become smaller."""
+NUMBERED = 0.6
+"""Nodes smaller than this share of their usual size have no number inside; some have it outside."""
+MOST_NUMBERS = 16
+"""Numbers around a circle whose nodes are too small for them."""
 ALONG = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)
 """Where on an edge its weight may stand, the best first."""
 CLEAR = 0.3
@@ -91,16 +97,20 @@ def rounds_figure(topology: Topology | TwoStateSequence, *, steps: int) -> Figur
     labeled = [r for r, said in zip(rounds, captions, strict=True) if not said]
     labeled = [r for r in labeled if _is_labeled(r, topology.symmetric)]
     labels = max((_edges(r, topology.symmetric) for r in labeled), default=0)
-    size = max(2.5, topology.n * SPACING / pi + 0.7, 1.5 + labels * CROWDING)
+    ring = topology.n * SPACING / pi + 0.7
+    size = max(2.5, min(ring, LARGEST), 1.5 + labels * CROWDING)
     size = max([size, *(CAPTION * len(said) for said in captions)])
-    columns = min(steps, max(1, int(WIDEST / size)))
+    shrunk = min(1.0, (size - 0.7) / (ring - 0.7))
+    columns = min(steps, max(1, int(WIDEST / size), ceil(sqrt(steps))))
     figure, axes = panels(ceil(steps / columns), columns, width=size, height=size + 0.25)
     order = _order(rounds)
     for step, axis in enumerate(axes):
         axis.set_axis_off()
         if step < steps:
             said = captions[step]
-            _draw_round(axis, rounds[step], topology.symmetric, order, labeled=not said)
+            _draw_round(
+                axis, rounds[step], topology.symmetric, order, labeled=not said, shrunk=shrunk
+            )
             title = f"round {step}: {said}" if said else None
             title = title or _title(step, rounds[step], topology.symmetric)
             axis.set_title(title, fontsize=9)
@@ -120,14 +130,15 @@ def rounds_figure(topology: Topology | TwoStateSequence, *, steps: int) -> Figur
 
 
 def _draw_round(
-    axis: Axes, r: Round, symmetric: bool, order: list[int], *, labeled: bool = True
+    axis: Axes, r: Round, symmetric: bool, order: list[int], *, labeled: bool, shrunk: float
 ) -> None:
     angles = [2 * pi * place / r.n for place in order]
     places = [(sin(angle), cos(angle)) for angle in angles]
     axis.set_aspect("equal")
-    margin = 1 + 0.9 / max(3.0, r.n * SPACING / pi)
+    margin = 1 + 0.9 / max(3.0, shrunk * r.n * SPACING / pi)
     axis.set_xlim(-margin, margin)
     axis.set_ylim(-margin, margin)
+    radius = 6.5 * shrunk * (1.0 if shrunk >= NUMBERED else 0.6)  # points: gaps for short edges
     curves: list[_Curve] = []
     texts: list[str] = []
     for i, j, numerator, denominator, origin in zip(
@@ -144,9 +155,9 @@ def _draw_round(
         arrow = {
             "arrowstyle": "-" if symmetric else "-|>",
             "color": ORIGIN_COLORS[Origin(origin)],
-            "linewidth": 2,
-            "shrinkA": 6.5,
-            "shrinkB": 6.5,
+            "linewidth": max(1.2, 2 * shrunk),
+            "shrinkA": radius,
+            "shrinkB": radius,
             "connectionstyle": f"arc3,rad={bend}",
         }
         axis.annotate("", places[i], places[j], arrowprops=arrow)
@@ -162,9 +173,18 @@ def _draw_round(
                 va="center_baseline",
                 bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none"},
             )
-    axis.plot(*zip(*places, strict=True), "o", markersize=13, color="white", mec="#33312e")
-    for i, place in enumerate(places):
-        axis.annotate(str(i), place, ha="center", va="center_baseline", fontsize=7.5)
+    axis.plot(*zip(*places, strict=True), "o", markersize=2 * radius, color="white", mec="#33312e")
+    _number(axis, places, shrunk)
+
+
+def _number(axis: Axes, places: list[Point], shrunk: float) -> None:
+    """Number the nodes; small ones outside of the circle, and only so many that there is room."""
+    inside = shrunk >= NUMBERED
+    every = 1 if inside else 2 ** ceil(log2(len(places) / MOST_NUMBERS))
+    for i, (x, y) in list(enumerate(places))[::every]:
+        out = 1.0 if inside else 1.09
+        size = 7.5 * shrunk if inside else 7.0
+        axis.annotate(str(i), (out * x, out * y), ha="center", va="center_baseline", fontsize=size)
 
 
 def _order(rounds: list[Round]) -> list[int]:

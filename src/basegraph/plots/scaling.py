@@ -7,18 +7,17 @@ from typing import Any
 
 from matplotlib.ticker import FuncFormatter
 
-from basegraph.plots.canvas import COLORS, panels, save
+from basegraph.plots.canvas import panels, plain, plain_ticks, save
+from basegraph.plots.colors import looks
 
 PANELS = (
     ("bytes_per_step", 1e-6, "MB a node sends per step"),
     ("seconds_per_step", 1.0, "seconds per step"),
     ("seconds_to_average", 1.0, "seconds to the exact average"),
 )
-STYLES = ("-", "--", ":", "-.")
-"""Lines that lie on top of each other stay visible."""
 
 
-def draw_scaling(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
+def draw_scaling(rows: list[dict[str, Any]], names: list[str], path: Path, title: str) -> None:
     """Draw bytes and seconds per step, and seconds to the exact average, against n.
 
     What has a value at some numbers of nodes only is drawn as points: nothing lies in between.
@@ -27,8 +26,10 @@ def draw_scaling(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
         rows: {topology, n, and the keys of `PANELS`}, as `experiments.scaling.rows` gives them.
         names: The topologies to draw, in this order.
         path: The file to write, in the format of its suffix.
+        title: What was modeled: the model's size, bandwidth and latency.
 
     """
+    drawn = looks(names)
     figure, axes = panels(1, len(PANELS), width=3.8, height=3.4)
     for axis, (key, unit, label) in zip(axes, PANELS, strict=True):
         for index, name in enumerate(names):
@@ -38,30 +39,22 @@ def draw_scaling(rows: list[dict[str, Any]], names: list[str], path: Path) -> No
             axis.plot(
                 [r["n"] for r in shown],
                 [r[key] * unit for r in shown],
-                linestyle="" if len(shown) < len(costs) else STYLES[index % len(STYLES)],
-                color=COLORS[index % len(COLORS)],
+                linestyle="" if len(shown) < len(costs) else drawn[name].linestyle,
+                color=drawn[name].color,
                 marker="o" if points else None,
                 markersize=3,
-                linewidth=1.4,
+                linewidth=max(1.2, 4.0 - 0.5 * index),
                 label=name,
             )
         axis.set_xscale("log", base=2)
         axis.set_yscale("log")
-        for ticks in (axis.xaxis, axis.yaxis):
-            ticks.set_major_formatter(FuncFormatter(_plain))
-        axis.yaxis.set_minor_formatter(FuncFormatter(_plain_if_first_digit))
+        axis.xaxis.set_major_formatter(FuncFormatter(plain))
+        plain_ticks(axis.yaxis)
         axis.set_xlabel("number of nodes n")
         axis.set_ylabel(label)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=4, frameon=False, handlelength=3.2
+    )
+    figure.suptitle(title, fontsize=10)
     save(figure, path)
-
-
-def _plain(value: float, _: object) -> str:
-    return f"{value:g}"
-
-
-def _plain_if_first_digit(value: float, _: object) -> str:
-    """Labels at 2, 5, 20, 50 and so on, which is what there is room for."""
-    digits = f"{value:e}"
-    return f"{value:g}" if digits[0] in "25" and float(digits.partition("e")[0]) in (2, 5) else ""

@@ -75,6 +75,48 @@ class Cost:
     """2 for a two-state sequence, which takes more memory."""
 
 
+@dataclass(frozen=True)
+class Load:
+    """What a topology or an all-reduce puts on the busiest links, in vectors of a model's size."""
+
+    rounds: tuple[tuple[int, float, float], ...]
+    """(how many rounds in a row, vectors a node sends at most, vectors one hears at most)."""
+    exact: bool
+    """Whether the average is reached exactly by these rounds."""
+    sent: float
+    """Vectors that the busiest node sends in all of them."""
+    gossip: bool = True
+    """Whether a step is one of the rounds; else it is all of them."""
+    vectors_per_node: int = 1
+
+    @property
+    def length(self) -> int:
+        """The number of rounds."""
+        return sum(count for count, _, _ in self.rounds)
+
+    def seconds(self, size: float, network: Network) -> list[tuple[int, float]]:
+        """(how many steps, seconds of communication in each) for vectors of `size` bytes."""
+        each = [
+            (count, network.round(size * sent, size * heard)) for count, sent, heard in self.rounds
+        ]
+        return each if self.gossip else [(1, sum(count * spent for count, spent in each))]
+
+    def cost(self, size: float, network: Network) -> Cost:
+        """The cost of mixing vectors of `size` bytes."""
+        each = self.seconds(size, network)
+        steps = sum(count for count, _ in each)
+        seconds = sum(count * spent for count, spent in each)
+        return Cost(
+            rounds=self.length,
+            exact=self.exact,
+            bytes_per_step=size * self.sent / steps,
+            seconds_per_step=seconds / steps,
+            bytes_to_average=size * self.sent if self.exact else None,
+            seconds_to_average=seconds if self.exact else None,
+            vectors_per_node=self.vectors_per_node,
+        )
+
+
 def cost(name: str, n: int, size: int, network: Network) -> Cost:
     """The cost of mixing vectors of `size` bytes, by a topology's spec or a form of all-reduce.
 
@@ -84,47 +126,53 @@ def cost(name: str, n: int, size: int, network: Network) -> Cost:
     >>> round(cost("all-reduce", 8, 36_924_456, slow).seconds_per_step, 3)
     2.655
     """
+    return load(name, n).cost(size, network)
+
+
+def load(name: str, n: int) -> Load:
+    """What a topology, by its spec, or a form of all-reduce puts on the links of n nodes.
+
+    >>> load("all-reduce-halving", 4).rounds
+    ((2, 0.5, 0.5), (2, 0.25, 0.25))
+    """
     if name in ALL_REDUCES:
-        return _all_reduce(name, n, size, network)
+        return _all_reduce(name, n)
     from basegraph.topologies.catalog import topology
 
     t = topology(name, n)
     if not isinstance(t, Sequence | TwoStateSequence):
         raise InvalidArgument("topology", name, "must have a period, the model knows no random one")
-    seconds = sum(
-        network.round(
-            size * float(np.bincount(r.senders, minlength=1).max()),
-            size * float(np.bincount(r.receivers, minlength=1).max()),
-        )
-        for r in t
-    )
-    busiest = float(bytes_per_round(t, size, itemsize=1).period)
-    exact = reaches_average(t)
-    return Cost(
-        rounds=len(t),
-        exact=exact,
-        bytes_per_step=busiest / len(t),
-        seconds_per_step=seconds / len(t),
-        bytes_to_average=busiest if exact else None,
-        seconds_to_average=seconds if exact else None,
+    return Load(
+        rounds=tuple(
+            (
+                1,
+                float(np.bincount(r.senders, minlength=1).max()),
+                float(np.bincount(r.receivers, minlength=1).max()),
+            )
+            for r in t
+        ),
+        exact=reaches_average(t),
+        sent=float(bytes_per_round(t, 1, itemsize=1).period),
         vectors_per_node=2 if isinstance(t, TwoStateSequence) else 1,
     )
 
 
-def _all_reduce(name: str, n: int, size: int, network: Network) -> Cost:
+def _all_reduce(name: str, n: int) -> Load:
     if name == "all-reduce":
-        rounds = 2 * (n - 1)
-        sent = float(size * ring_all_reduce_vectors(n))
-        seconds = rounds * network.round(size / n, size / n)
-    else:
-        levels = floor_log(n, 2)
-        surplus = 2**levels < n
-        pieces = [size / 2**level for level in range(1, levels + 1)]
-        rounds = 2 * (levels + surplus)
-        sent = 2 * sum(pieces) + size * surplus
-        folding = 2 * surplus * network.round(size, 0)
-        seconds = 2 * sum(network.round(piece, piece) for piece in pieces) + folding
-    return Cost(rounds, True, sent, seconds, sent, seconds)
+        share = 1 / n
+        return Load(
+            ((2 * (n - 1), share, share),), True, float(ring_all_reduce_vectors(n)), gossip=False
+        )
+    levels = floor_log(n, 2)
+    surplus = 2**levels < n
+    pieces = [1 / 2**level for level in range(1, levels + 1)]
+    folding = ((2, 1.0, 0.0),) if surplus else ()
+    return Load(
+        (*((2, piece, piece) for piece in pieces), *folding),
+        True,
+        2 * sum(pieces) + surplus,
+        gossip=False,
+    )
 
 
 AVERAGES = {"gossip": "short:k=1", "two-state": "ceca", "all-reduce": "all-reduce"}
