@@ -7,6 +7,7 @@ rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `
 Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
 `Dataset` of your own if you pass one (`text` reads text files). `export` gives the model, and
 `sample` lets a model of text write.
+`advise` says which topology and order to take on a network.
 `DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
 These need torch: `pip install 'basegraph[train]'`.
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
         NotFiniteTime,
         PeerLost,
     )
+    from basegraph.experiments._advise import Advice, advise
+    from basegraph.experiments.choice import Choice
     from basegraph.extras import MissingExtra
     from basegraph.optim.decentralized import DecentralizedOptimizer
     from basegraph.optim.gossip import Gossip
@@ -80,6 +83,9 @@ else:
         "InvalidRound": "basegraph.errors",
         "NotFiniteTime": "basegraph.errors",
         "PeerLost": "basegraph.errors",
+        "Advice": "basegraph.experiments._advise",
+        "advise": "basegraph.experiments._advise",
+        "Choice": "basegraph.experiments.choice",
         "MissingExtra": "basegraph.extras",
         "DecentralizedOptimizer": "basegraph.optim.decentralized",
         "Gossip": "basegraph.optim.gossip",
@@ -129,8 +135,10 @@ __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "TOPOLOGIES",
+    "Advice",
     "BasegraphError",
     "Certificate",
+    "Choice",
     "Dataset",
     "DecentralizedOptimizer",
     "Diagnostics",
@@ -150,6 +158,7 @@ __all__ = [
     "Topology",
     "TwoStateRound",
     "TwoStateSequence",
+    "advise",
     "algorithm",
     "analysis",
     "bytes_per_round",
