@@ -7,7 +7,8 @@ rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `
 Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
 `Dataset` of your own if you pass one (`text` reads text files). `export` gives the model, and
 `sample` lets a model of text write.
-`DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
+`DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process,
+or per group of processes; `save_checkpoint`, `load_checkpoint` and `save_averaged` save all nodes.
 These need torch: `pip install 'basegraph[train]'`.
 
 Names are imported on first use: `import basegraph` loads nothing else.
@@ -36,6 +37,12 @@ if TYPE_CHECKING:
         PeerLost,
     )
     from basegraph.extras import MissingExtra
+    from basegraph.optim.checkpoints import (
+        Restored,
+        load_checkpoint,
+        save_averaged,
+        save_checkpoint,
+    )
     from basegraph.optim.decentralized import DecentralizedOptimizer
     from basegraph.optim.gossip import Gossip
     from basegraph.topologies import analysis
@@ -81,6 +88,10 @@ else:
         "NotFiniteTime": "basegraph.errors",
         "PeerLost": "basegraph.errors",
         "MissingExtra": "basegraph.extras",
+        "Restored": "basegraph.optim.checkpoints",
+        "load_checkpoint": "basegraph.optim.checkpoints",
+        "save_averaged": "basegraph.optim.checkpoints",
+        "save_checkpoint": "basegraph.optim.checkpoints",
         "DecentralizedOptimizer": "basegraph.optim.decentralized",
         "Gossip": "basegraph.optim.gossip",
         "analysis": "basegraph.topologies",
@@ -115,7 +126,11 @@ else:
         "train": "basegraph.training._train",
     }
     _NEEDS = dict.fromkeys(
-        ("DecentralizedOptimizer", "Gossip", "export", "sample", "train"), "torch"
+        (
+            *("DecentralizedOptimizer", "Gossip", "export", "sample", "train"),
+            *("Restored", "load_checkpoint", "save_averaged", "save_checkpoint"),
+        ),
+        "torch",
     )
     __getattr__, _names = lazy_names(__name__, _HOMES, _NEEDS)
 
@@ -142,6 +157,7 @@ __all__ = [
     "Origin",
     "PairWeights",
     "PeerLost",
+    "Restored",
     "Round",
     "RunConfig",
     "Sequence",
@@ -159,9 +175,12 @@ __all__ = [
     "diagnose",
     "export",
     "from_networkx",
+    "load_checkpoint",
     "noise_disagreement",
     "pair_weights",
     "sample",
+    "save_averaged",
+    "save_checkpoint",
     "shortest_possible",
     "stay_home",
     "text",
