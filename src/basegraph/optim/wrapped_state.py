@@ -49,7 +49,8 @@ class WrappedState:
             return own
         merged = defaultdict(dict, {p: dict(values) for p, values in own.items()})
         for p, shown in self._views.of(self._outer_vectors()):
-            merged[p].update(shown)
+            if shown:  # an entry would mean that there is a state
+                merged[p].update(shown)
         return merged
 
     def pack(self) -> dict[str, Any]:
