@@ -267,9 +267,18 @@ class Gossip(NodeOptimizer):
             self._outer.restart_here()
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's own state, the outer method's, and the number of steps made."""
+        """The optimizer's own state, the outer method's, and the number of steps made.
+
+        Inside of `averaged()`, it is one to go on with from the average, on all nodes: the outer
+        method's anchor is the average, too.
+        """
         state = {"optimizer": self.optimizer.state_dict(), "gossip_step": self.gossip_step}
-        return state if self._outer is None else {**state, "outer": self._outer.vectors()}
+        if self._outer is None:
+            return state
+        shows_average = self._own is not None
+        outer = self._outer
+        vectors = outer.vectors_from_here(self.gossip_step) if shows_average else outer.vectors()
+        return {**state, "outer": vectors}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.

@@ -87,6 +87,19 @@ class OuterStep:
         """The anchor and the outer method's state, by name; none before the first step."""
         return {} if self._anchor is None else by_name(self._anchor, self._state)
 
+    def vectors_from_here(self, step: int) -> dict[str, Tensor]:
+        """What to continue from on all nodes, if all of them have the model that is here now.
+
+        Args:
+            step: Steps made so far.
+
+        """
+        if self._anchor is None:
+            return {}
+        x_d = self._node.x_d.clone()
+        keeps = self.method.keeps_state
+        return by_name(x_d, self._state if keeps else self.method.state(x_d, step))
+
     def load(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` has returned.
 
