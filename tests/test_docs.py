@@ -36,6 +36,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     "README.md": ["makes its own environment; takes minutes", "installs packages"],
     "docs/distributed.md": ["a fragment"] * 4 + ["continues a run that was stopped"],
+    "docs/howto/integrations.md": [
+        *["installs packages", "a fragment", "needs tensorboard, wandb and mlflow", "a fragment"],
+    ],
     "docs/live.md": ["installs packages", "needs a Slurm cluster"],
 }
 """The blocks that are not run, by page."""
