@@ -338,9 +338,17 @@ class DecentralizedOptimizer(NodeOptimizer):
             LOG.warning("%s", error)
 
     def state_dict(self) -> dict[str, Any]:
-        """The learning rates, the method's state by parameter, and the number of steps made."""
+        """The learning rates, the method's state by parameter, and the number of steps made.
+
+        Inside of `averaged()`, it is one to go on with from the average, on all nodes: a state that
+        is tied to each node's model is begun anew, and momentum is this node's.
+        """
         self._show_state()
-        return super().state_dict()
+        state = super().state_dict()
+        if self._own is not None:
+            vectors = self._steps.own_vectors_from_here(self.gossip_step)
+            state["state"] = dict(enumerate(self._views.by_parameter(vectors)))
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.

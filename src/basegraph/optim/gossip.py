@@ -307,9 +307,11 @@ class Gossip(NodeOptimizer):
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's own state, the outer method's, and the number of steps made.
 
-        It has the form of any torch optimizer's, with `gossip_step` in every group.
+        It has the form of any torch optimizer's, with `gossip_step` in every group. Inside of
+        `averaged()`, it is one to go on with from the average, on all nodes: the outer method's
+        anchor is the average, too.
         """
-        return self._wrapped.pack()
+        return self._wrapped.pack(None if self._own is None else self.gossip_step)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
