@@ -3,6 +3,7 @@
 - `sh`: the commands must succeed, in a folder of their own with the files that the page shows.
 - `console`: the command after `$` must print what follows.
 - `python`: must print what its comments `# > ...` say.
+- `diff`: shown only.
 - A block whose first line is `# NAME`, as in `# train.py`, is such a file for the page's commands.
 - A line `<!-- not run: REASON -->` before a block excepts it.
 
@@ -101,7 +102,7 @@ def of_language(language: str) -> list[object]:
 def test_blocks_are_run_or_say_why_not():
     excepted: dict[str, list[str]] = {}
     for block in BLOCKS:
-        known = block.language in ("sh", "console", "python") or block.file
+        known = block.language in ("sh", "console", "python", "diff") or block.file
         assert known, f"{block.page}: a block of {block.language or 'no language'}: {block.text}"
         if block.not_run:
             excepted.setdefault(block.page, []).append(block.not_run)
