@@ -38,6 +38,7 @@ WORKS = [
     "bench model -n 8",
     "data check",
     "reproduce table --out table -n 8",
+    "doctor",
     "--version",
 ]
 HELP = [
@@ -45,7 +46,7 @@ HELP = [
     *["reproduce", "reproduce consensus", "reproduce lengths", "reproduce illustrations"],
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
     *["data", "data check", "data download", "bench", "bench model", "export"],
-    *["launch", "sample", "reproduce language"],
+    *["launch", "sample", "reproduce language", "doctor"],
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",
