@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 import torch
 import torch.distributed as dist
@@ -22,6 +22,7 @@ from torch import Tensor
 from basegraph.engines.distributed import collectives
 from basegraph.engines.distributed.encoded import EncodedExchange, Encoder, PartialExchange
 from basegraph.engines.distributed.membership.contract import Membership
+from basegraph.engines.distributed.membership.waiter import Waiter
 from basegraph.engines.distributed.memory import empty_like, host_memory
 from basegraph.engines.distributed.neighbors import Neighbors
 from basegraph.engines.distributed.pending import NotFinite, Pending
@@ -70,6 +71,8 @@ class DistributedMixer:
         self.straggler = Straggler(self.node, self.traffic)
         self._buffers: dict[tuple[object, ...], Tensor] = {}
         self._only_gloo = membership.only_gloo
+        self._poster = Waiter()
+        finalize(self, self._poster.renew)
 
     def start(
         self,
@@ -199,10 +202,14 @@ class DistributedMixer:
         return known[: like.numel()]
 
     def _post(self, messages: list[tuple[str, Tensor, int, int]], when: str) -> list[Any]:
-        """Begin to send and receive: one by one over gloo, where a batch only costs time."""
-        works: list[Any] = []
-        peer = None
+        """Begin to send and receive: one by one over gloo, where a batch only costs time.
+
+        There a thread does it that does nothing else. Whoever posts a message holds a lock of the
+        connection, for which gloo's own thread waits in a loop that takes all of a processor. A
+        thread that computes is often suspended meanwhile, one that mostly sleeps hardly ever.
+        """
         group = self.membership.group
+        peer: int | None = None
         try:
             if messages and not self.over_gloo(messages[0][1]):
                 batch = {"send": dist.isend, "recv": dist.irecv}
@@ -212,12 +219,18 @@ class DistributedMixer:
                         for kind, v, j, tag in messages
                     ]
                 )
-            for kind, v, peer, tag in messages:
-                post = group.send if kind == "send" else group.recv
-                works.append(post([collectives.real_view(v)], peer, tag))
+            works: list[Any] = []
+
+            def post() -> list[Any]:
+                nonlocal peer
+                for kind, v, peer, tag in messages:
+                    begin = group.send if kind == "send" else group.recv
+                    works.append(begin([collectives.real_view(v)], peer, tag))
+                return works
+
+            return self._poster.begin(post).result() if messages else works
         except RuntimeError as error:
             raise self.lost(peer, when, error, 0.0) from None
-        return works
 
     def over_gloo(self, sent: Tensor) -> bool:
         """Whether gloo takes it: a group that was made without a name has NCCL for GPUs only."""
