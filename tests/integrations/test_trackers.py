@@ -130,6 +130,7 @@ def test_wandb_offline(tmp_path, monkeypatch):
     tracker = WandB(project="mine", dir=str(tmp_path))
     tracker.log(3, {"loss": 0.5})
     tracker.close()
+    sys.modules["wandb"].teardown()  # waits until the process that writes has ended
     (file,) = tmp_path.rglob("run-*.wandb")
     assert b"loss" in file.read_bytes()
 
