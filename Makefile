@@ -1,9 +1,10 @@
 # `make demo` and `make test` set up everything they need in .venv and work on a fresh clone.
 PYTHON ?= python3
 BIN := .venv/bin
+SHELL := bash
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-all pictures clean
+.PHONY: demo test test-all docs pictures clean
 
 # Four stages, each with a picture in demo/: about a minute after the installation.
 demo: .venv/run-ready
@@ -23,10 +24,15 @@ test test-all: .venv/test-ready
 	$(BIN)/mypy
 	$(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(if $(filter test-all,$@),-m '')
 
+# The site, in build/docs: open build/docs/index.html. Warnings are errors.
+docs: .venv/docs-ready
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --jobs auto docs build/docs
+
 # The pictures of README and docs, each from a command that README or docs show.
 pictures: .venv/run-ready
 	mkdir -p docs/images
 	$(BIN)/basegraph topology base --nodes 6 --degree 1 --draw docs/images/base-6.svg --force
+	$(BIN)/basegraph topology base --nodes 5 --degree 1 --draw docs/images/base-5.svg --force
 	$(BIN)/basegraph topology ceca --nodes 7 --draw docs/images/ceca-7.svg --force
 	for n in 5 6 9 10 25; do $(BIN)/basegraph topology euclid --nodes $$n --draw docs/images/euclid-$$n.svg --force; done
 	for n in 25 33; do $(BIN)/basegraph topology block-mix --nodes $$n --draw docs/images/block-mix-$$n.svg --force; done
@@ -37,10 +43,17 @@ pictures: .venv/run-ready
 	$(BIN)/python examples/compare_topologies.py docs/images
 	$(BIN)/python examples/train_on_digits.py demo
 	cp demo/learning.png docs/images/learning.png
+	rm -rf demo/tutorial
+	for run in all-reduce:complete:allreduce-sgd base:base:dsgdm one-peer:one-peer-exponential:dsgdm ring:ring:dsgdm; do \
+		IFS=: read -r name topology algorithm <<< $$run; \
+		$(BIN)/basegraph train --topology $$topology --algorithm $$algorithm --nodes 10 --alpha 0.1 --lr 0.1 \
+			--epochs 30 --evaluate-every 5 --seed 0 --out demo/tutorial/$$name; \
+	done
+	$(BIN)/basegraph compare demo/tutorial/* --plot docs/images/tutorial-curves.png --force
 	$(BIN)/python scripts/draw_results.py
 
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo build
 
 .venv/run-ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -49,4 +62,8 @@ clean:
 
 .venv/test-ready: .venv/run-ready
 	$(INSTALL) --editable '.[dev]'
+	touch $@
+
+.venv/docs-ready: .venv/run-ready
+	$(INSTALL) --editable '.[docs]'
 	touch $@

@@ -3,6 +3,8 @@
 - `sh`: the commands must succeed, in a folder of their own with the files that the page shows.
 - `console`: the command after `$` must print what follows.
 - `python`: must print what its comments `# > ...` say.
+- `diff`: a whole file, whose name is in its first line, and what changes in it.
+- A tutorial is run from top to bottom: its blocks share a folder and their names.
 - A block whose first line is `# NAME`, as in `# train.py`, is such a file for the page's commands.
 - A line `<!-- not run: REASON -->` before a block excepts it.
 
@@ -21,7 +23,6 @@ import tomllib
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from torch.distributed.run import parse_args as torchrun_arguments
@@ -29,14 +30,22 @@ from torch.distributed.run import parse_args as torchrun_arguments
 import basegraph as bg
 from basegraph import cli
 from support.forks import nodes_of
-
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+from support.pages import PAGES, ROOT, Block, blocks_of, changed
 
 NOT_RUN = {
     "README.md": ["makes its own environment; takes minutes", "installs packages"],
-    "docs/distributed.md": ["a fragment"] * 4 + ["continues a run that was stopped"],
-    "docs/live.md": ["installs packages", "needs a Slurm cluster"],
+    "docs/index.md": ["a fragment"],
+    "docs/start/install.md": ["installs packages"],
+    "docs/tutorials/script.md": ["a fragment"],
+    "docs/howto/ddp.md": ["a fragment"] * 2,
+    "docs/howto/distributed.md": ["a fragment"],
+    "docs/howto/integrations.md": [
+        *["installs packages", "a fragment", "needs tensorboard, wandb and mlflow", "a fragment"],
+    ],
+    "docs/howto/live.md": ["installs packages"],
+    "docs/howto/resume.md": ["a fragment", "continues a run that was stopped"],
+    "docs/howto/sharded.md": ["a fragment"],
+    "docs/howto/slurm.md": ["needs a Slurm cluster"] * 2,
 }
 """The blocks that are not run, by page."""
 
@@ -49,8 +58,7 @@ SMALLER = {
     "verify ceca --nodes 2:256": "verify ceca --nodes 2:64",
     "bench model --nodes 2:4096": "bench model --nodes 2:256",
     "reproduce consensus": "reproduce consensus --seed 0",
-    "--out runs/base": "--epochs 1 --out runs/base",
-    "--lr 0.003 --out runs/text": "--epochs 1 --lr 0.003 --out runs/text",
+    "--alpha 0.1 --out runs": "--alpha 0.1 --epochs 1 --out runs",
     "--epochs 60": "--epochs 1",
     "--seed 0:4 --epochs 50": "--seed 0 --epochs 1 --nodes 5",
     "epochs = 30": "epochs = 1",
@@ -62,38 +70,28 @@ SMALLER = {
 }
 """What is run instead of what the pages say, so that it takes seconds; nothing else is changed."""
 
-PRINTED = {"torchrun --nproc-per-node 5 train.py": r"node \d: loss 0\.0"}
-"""What commands must print, besides succeeding."""
-
-
-class Block(NamedTuple):
-    """A fenced block of a page."""
-
-    page: str
-    language: str
-    text: str
-    not_run: str | None
-
-    @property
-    def file(self) -> str | None:
-        """The name of the file that this is."""
-        named = re.match(r"# ([\w-]+\.\w+)\n", self.text)
-        return named.group(1) if named else None
-
-
-def blocks_of(page: Path) -> list[Block]:
-    pattern = r"(?:^<!-- not run: (.+) -->\n)?^```(.*)\n((?:.*\n)*?)^```$"
-    name = page.relative_to(ROOT).as_posix()
-    matches = re.findall(pattern, page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return [Block(name, language, text, why or None) for why, language, text in matches]
+PRINTED = {
+    "README.md": r"node \d: loss 0\.0",
+    "docs/start/script.md": r"accuracy (0\.9|1\.0)",
+    "docs/howto/ddp.md": r"loss 0\.0",
+    "docs/howto/gpus.md": r"rank \d: loss 0\.0",
+    "docs/tutorials/script.md": r"node \d of \d: test loss 0\.0",
+}
+"""What the nodes of a page's torchrun must print, besides succeeding."""
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 
 
+TUTORIALS = [page for page in PAGES if page.parent.name == "tutorials" and blocks_of(page)]
+DATA = ("bibtex", "text")
+"""Languages of what is not run."""
+
+
 def of_language(language: str) -> list[object]:
-    """The blocks that are to be run, as parameters of a test."""
+    """The blocks that are to be run by themselves, as parameters of a test."""
     chosen = [b for b in BLOCKS if b.language == language and not b.not_run and not b.file]
+    chosen = [b for b in chosen if not b.page.startswith("docs/tutorials/")]
     assert chosen
     return [pytest.param(b, id=f"{b.page}-{n}") for n, b in enumerate(chosen)]
 
@@ -101,18 +99,19 @@ def of_language(language: str) -> list[object]:
 def test_blocks_are_run_or_say_why_not():
     excepted: dict[str, list[str]] = {}
     for block in BLOCKS:
-        known = block.language in ("sh", "console", "python") or block.file
+        known = block.language in ("sh", "console", "python", *DATA) or block.file or block.not_run
         assert known, f"{block.page}: a block of {block.language or 'no language'}: {block.text}"
         if block.not_run:
             excepted.setdefault(block.page, []).append(block.not_run)
     assert excepted == NOT_RUN
-    fences = {page: page.read_text(encoding="utf-8").count("```") for page in PAGES}
-    assert sum(fences.values()) == 2 * len(BLOCKS)
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert text.count("```") == 2 * (len(BLOCKS) + text.count("```{"))
 
 
 def test_what_is_changed_is_there_to_be_changed():
     shown = "".join(block.text for block in BLOCKS if not block.not_run)
-    assert [text for text in [*SMALLER, *PRINTED] if text not in shown] == []
+    assert [text for text in SMALLER if text not in shown] == []
+    assert PRINTED.keys() <= {block.page for block in BLOCKS}
 
 
 def smaller(text: str) -> str:
@@ -140,23 +139,67 @@ def torchrun(words: list[str]) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("block", of_language("sh"))
-def test_commands_succeed(block, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for other in BLOCKS:
-        if other.page == block.page and other.file:
-            Path(other.file).write_text(smaller(other.text), encoding="utf-8")
+def write_files(page: str) -> None:
+    """Write the files that a page shows."""
+    for block in BLOCKS:
+        if block.page == page and block.file:
+            Path(block.file).write_text(smaller(block.text), encoding="utf-8")
+
+
+def run_commands(block: Block) -> None:
+    """Run the lines of a block in this folder."""
     for line in block.text.replace("\\\n", "").splitlines():
         words: list[str] = []
         for word in shlex.split(smaller(line), comments=True):
             words += sorted(map(str, Path().glob(word))) if "*" in word else [word]
         program, *arguments = words
         if program == "torchrun":
-            printed = torchrun(arguments)
+            assert re.search(PRINTED.get(block.page, ""), torchrun(arguments)), line
         else:
             assert program == "basegraph", line
-            printed = basegraph(arguments)
-        assert re.search(PRINTED.get(line, ""), printed), line
+            basegraph(arguments)
+
+
+def run_python(block: Block, names: dict[str, object]) -> None:
+    """Run a block, which must print what its comments say."""
+    promised = re.findall(r"# > (.*)", block.text)
+    assert promised
+    with redirect_stdout(StringIO()) as printed:
+        exec(compile(smaller(block.text), block.page, "exec"), names)
+    assert printed.getvalue().splitlines() == promised
+
+
+@pytest.mark.parametrize("block", of_language("sh"))
+def test_commands_succeed(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_files(block.page)
+    run_commands(block)
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+def test_tutorials_run_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in blocks_of(page):
+        write_files(block.page)
+        if block.not_run or block.file:
+            continue
+        if block.language == "python":
+            run_python(block, names)
+        else:
+            run_commands(block)
+
+
+def test_what_a_diff_changes_is_python():
+    diffs = [(page, text) for page in PAGES for text in DIFF.findall(page.read_text("utf-8"))]
+    assert diffs
+    for page, text in diffs:
+        before, after = changed(text)
+        assert before != after
+        compile(before, page.name, "exec")
+
+
+DIFF = re.compile(r"^```diff\n((?:.*\n)*?)^```$", flags=re.MULTILINE)
 
 
 def test_cluster_examples_are_well_formed():
@@ -183,19 +226,18 @@ def test_commands_print_what_the_docs_show(block):
 @pytest.mark.parametrize("block", of_language("python"))
 def test_examples_print_what_their_comments_say(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    promised = re.findall(r"# > (.*)", block.text)
-    assert promised
-    with redirect_stdout(StringIO()) as printed:
-        exec(compile(block.text, block.page, "exec"), {"__name__": "__main__"})
-    assert printed.getvalue().splitlines() == promised
+    run_python(block, {"__name__": "__main__"})
 
 
 def test_user_code_passes_mypy_strict(tmp_path):
-    complete = [b for b in BLOCKS if b.text and not b.not_run and is_python(b)]
+    complete: dict[str, str] = {}
+    for number, block in enumerate(b for b in BLOCKS if b.is_python and not b.not_run):
+        together = block.page.startswith("docs/tutorials/") and not block.file
+        name = re.sub(r"\W", "_", block.page) + ("" if together else f"_{number}")
+        complete[name] = complete.get(name, "") + block.text
     assert len(complete) > 5
-    for number, block in enumerate(complete):
-        page = re.sub(r"\W", "_", block.page)
-        (tmp_path / f"{page}_{number}.py").write_text(block.text, encoding="utf-8")
+    for name, text in complete.items():
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
     (tmp_path / "mypy.ini").write_text(USER_CONFIGURATION, encoding="utf-8")
     cache = ROOT / ".mypy_cache" / "user-code"
     checked = subprocess.run(
@@ -207,10 +249,6 @@ def test_user_code_passes_mypy_strict(tmp_path):
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert checked.stdout == f"Success: no issues found in {len(complete)} source files\n"
-
-
-def is_python(block: Block) -> bool:
-    return block.language == "python" or (block.file or "").endswith(".py")
 
 
 USER_CONFIGURATION = """
@@ -240,7 +278,7 @@ def test_files_and_names_that_pages_mention_exist(page):
     folders = ("src", "tests", "scripts", "benchmarks", "examples")
     files = [f"/{path.as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
     for name in re.findall(r"`(?:python )?([\w/]+\.py)\b", text):
-        if name != "train.py" and not name.endswith("NAME.py"):
+        if name not in ("train.py", "live.py") and not name.endswith("NAME.py"):
             assert any(file.endswith(f"/{name}") for file in files), name
     for dotted in re.findall(r"`(?:basegraph|bg)\.([\w.]+)", text):
         assert pydoc.locate(f"basegraph.{dotted}") is not None, dotted

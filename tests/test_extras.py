@@ -39,6 +39,7 @@ WORKS = [
     "advise -n 8 --bandwidth 1Gbit --model-size 9.2M --step-time 50ms",
     "data check",
     "reproduce table --out table -n 8",
+    "doctor",
     "--version",
 ]
 HELP = [
@@ -57,7 +58,7 @@ HELP = [
     *["reproduce", "reproduce consensus", "reproduce lengths", "reproduce illustrations"],
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
     *["data", "data check", "data download", "bench", "bench model", "export"],
-    *["launch", "sample", "reproduce language"],
+    *["launch", "sample", "reproduce language", "watch", "report", "doctor"],
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",
@@ -165,6 +166,10 @@ def test_python_without_extras(tmp_path):
     assert errors == [torch] * 5 + [sklearn, line_for("matplotlib"), torch, torch, torch]
 
 
+PROJECT = ("all", "dev", "docs")
+"""Extras that no code of the package asks for."""
+
+
 def test_extras_are_those_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -175,7 +180,7 @@ def test_extras_are_those_of_the_package():
     named: dict[str, set[str]] = {}
     for package, extra in EXTRAS.items():
         named.setdefault(extra, set()).add(DISTRIBUTIONS.get(package, package))
-    assert named == {name: needed for name, needed in extras.items() if name not in ("dev", "all")}
+    assert named == {name: needed for name, needed in extras.items() if name not in PROJECT}
     assert names(project["dependencies"]) == {"networkx", "numpy", "rich", "scipy", "typer"}
 
 

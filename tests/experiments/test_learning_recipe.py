@@ -11,7 +11,7 @@ import pytest
 import basegraph as bg
 from basegraph.experiments.claims import CLAIMS, judged
 from basegraph.experiments.learning import FIGURES, Cell, Key, cells_of, preset
-from basegraph.experiments.learning_report import _shown, outputs
+from basegraph.experiments.learning_report import _shown, milestones, outputs
 from basegraph.plots.learning import labels
 from basegraph.training.config import RunConfig
 from support.cli import ok, run_here
@@ -104,6 +104,21 @@ def test_the_command_in_pieces(tmp_path):
     (ring,) = [row for row in made["table"] if row["topology"] == "ring"]
     assert ring["above base:k=1"] == pytest.approx(mean(gaps), abs=0.006)
     assert ring["standard error"] == pytest.approx(abs(gaps[0] - gaps[1]) / 2, abs=0.006)
+    with open(tmp_path / "out" / "runs.csv", encoding="utf-8") as file:
+        validated = {
+            float(row["lr"]): float(row["validation_accuracy"])
+            for row in csv.DictReader(file)
+            if (row["topology"], row["seed"]) == ("ring", "0")
+        }
+    assert len(validated) == 2
+    assert validated[ring["lr"]] == max(validated.values())
+    with open(tmp_path / "out" / "curves.csv", encoding="utf-8") as file:
+        ended = {
+            (row["topology"], row["seed"]): 100 * float(row["test_accuracy"])
+            for row in csv.DictReader(file)
+            if row["epoch"] == "2"
+        }
+    assert ended == pytest.approx(last, abs=1e-4)
     assert not list((tmp_path / "out").glob("runs/*/checkpoint.safetensors"))
     assert run_here(*command).returncode == 2
     definition = tmp_path / "out" / "runs" / "sweep.toml"
@@ -113,6 +128,39 @@ def test_the_command_in_pieces(tmp_path):
     assert "runs are missing" not in ok(*command, "--resume", "--minutes", "0")
     definition.write_text(json.dumps({**settings, "clip": 1.0}), encoding="utf-8")
     assert run_here(*command, "--resume").returncode == 2
+
+
+def test_mnist_is_one_of_the_figures(monkeypatch, tmp_path):
+    small = FIGURES["mnist"]._replace(topologies=("base:k=1",), nodes=(3,))
+    monkeypatch.setitem(FIGURES, "mnist", small)
+    flags = ["--dataset", "digits", "--epochs", "2", "--seed", "0:0", "--alpha", "10"]
+    assert "base:k=1" in ok("reproduce", "mnist", *flags, "--out", tmp_path / "out")
+    runs = list((tmp_path / "out" / "runs").glob("*/config.toml"))
+    assert len(runs) == 2 * 3
+    assert "evaluate_samples = 0\n" in runs[0].read_text(encoding="utf-8")
+
+
+def test_milestones_say_what_a_good_model_has_cost():
+    def runs(*accuracies):
+        return [
+            {"test_accuracy": a, "test_accuracy_averaged": 0.9, "bytes_per_node": (i + 1) * 1e6}
+            for i, a in enumerate(accuracies)
+        ]
+
+    panel = (0.1, 25, "dsgdm")
+    fast, slow = Cell(*panel, "base:k=1"), Cell(*panel, "ring")
+    first, second = milestones(
+        {
+            fast: {0: runs(0.5, 0.86, 0.895, 0.9), 1: runs(0.7, 0.88, 0.89, 0.9)},
+            slow: {0: runs(0.1, 0.2, 0.3, 0.89), 1: runs(0.1, 0.2, 0.3, 0.4)},
+        }
+    )
+    assert first["good %"] == second["good %"] == 89.0
+    assert first["nodes % after 1/4"] == "60.00 ± 14.14"
+    assert first["nodes % after 1/2"] == "87.00 ± 1.41"
+    assert first["nodes: MB to good, each seed"] == "3, 3"
+    assert second["nodes: MB to good, each seed"] == "4, never"
+    assert second["averaged model: MB to good, each seed"] == "1, 1"
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def test_a_state_of_another_kind_is_refused():
     net = model()
     optimizer, plain = gossip(net), gossip(net, outer=None, outer_lr=None)
     train(net, optimizer, 0, 5)
+    train(net, plain, 0, 5)
     state = optimizer.state_dict()
     with pytest.raises(bg.InvalidArgument, match="must be of a Gossip without outer="):
         plain.load_state_dict(state)

@@ -41,12 +41,12 @@ def slope(node: int, step: int, x: torch.Tensor) -> torch.Tensor:
 
 def start(dtype: torch.dtype) -> list[torch.Tensor]:
     draws = torch.Generator().manual_seed(7)
-    shapes = ((3, 5), (4,), (2, 2, 2), (9, 40))
+    shapes = ((3, 5), (4,), (1, 6), (2, 2, 2), (9, 40))
     return [torch.randn(shape, generator=draws).to(dtype) for shape in shapes]
 
 
-def stacked(name, spec, dtype, lr, decay, local_steps, order):
-    n = dist.get_world_size()
+def stacked(name, spec, dtype, lr, decay, local_steps, order, n=None):
+    n = n or dist.get_world_size()
     t = bg.topology(spec, n=n)
     method = algorithm(name)
     mixer = StackedMixer(t, torch.device("cpu"), dtype)

@@ -70,7 +70,7 @@ def test_lines_of_metrics(line, run):
 
 
 def test_metrics_that_are_too_large(run, monkeypatch):
-    monkeypatch.setattr("basegraph.training.folder.MAX_METRICS_BYTES", 100)
+    monkeypatch.setattr("basegraph.training.metrics.MAX_METRICS_BYTES", 100)
     run.metrics.write_text(f"{ROW}\n" * 20)
     with pytest.raises(BadFile, match=r"metrics\.jsonl: is larger than 100 bytes"):
         run.rows()

@@ -29,10 +29,12 @@ FLAGS = [
 
 
 @contextmanager
-def open_page(browser: Any, path: Path) -> Iterator[Any]:
-    """The page on base:k=1 with 25 nodes; any error in it fails the test."""
-    write_page(path, bg.topology("base", n=25))
-    opened = browser.new_page(viewport={"width": 1200, "height": 900})
+def open_file(
+    browser: Any, path: Path, *, width: int = 1200, scheme: str = "light", **options: Any
+) -> Iterator[Any]:
+    """A page of a file; any error in it, and anything that it asks for, fails the test."""
+    viewport = {"width": width, "height": 900}
+    opened = browser.new_page(viewport=viewport, color_scheme=scheme, **options)
     opened.set_default_timeout(0)
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))
@@ -43,3 +45,29 @@ def open_page(browser: Any, path: Path) -> Iterator[Any]:
     yield opened
     opened.close()
     assert problems == []
+
+
+@contextmanager
+def open_page(browser: Any, path: Path) -> Iterator[Any]:
+    """The explorer on base:k=1 with 25 nodes."""
+    write_page(path, bg.topology("base", n=25))
+    with open_explorer(browser, path) as opened:
+        yield opened
+
+
+@contextmanager
+def open_explorer(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
+    """The explorer of a file, when it has read what is packed into it."""
+    with open_file(browser, path, **options) as opened:
+        opened.wait_for_selector("body[data-ready]", state="attached")
+        yield opened
+
+
+def require_fit(opened: Any, width: int, scheme: str) -> None:
+    """The page is not wider than the window, and has the colors of the scheme."""
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    ink, paper = opened.evaluate(
+        """["color", "backgroundColor"].map((property) =>
+             Number(getComputedStyle(document.body)[property].match(/\\d+/)[0]))"""
+    )
+    assert (ink > paper) == (scheme == "dark")

@@ -180,6 +180,8 @@ def answer(request: dict[str, Any]) -> Any:
 
 
 def main() -> None:
+    import torch.distributed.checkpoint.state_dict
+    import torch.distributed.fsdp
     import torch.distributed.run  # noqa: F401
 
     from basegraph.data.catalog import load

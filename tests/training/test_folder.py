@@ -25,6 +25,7 @@ def content(path):
         lambda folder: folder.append(ROW),
         lambda folder: folder.keep([ROW]),
         lambda folder: folder.save({"x": torch.zeros(2)}, {"step": 3}),
+        lambda folder: folder.remove_checkpoint(),
         lambda folder: folder.record({"change": 2}),
         lambda folder: folder.configure(RunConfig(nodes=3)),
         lambda folder: folder.belongs_to("job"),
@@ -33,6 +34,7 @@ def content(path):
 def test_a_node_that_was_stopped_writes_nothing_any_more(write, tmp_path):
     with open_run(tmp_path, resume=False, job="job") as stopped:
         assert not stopped.taken
+        stopped.save({"x": torch.zeros(1)}, {"step": 1})
         with open_run(tmp_path, resume=False, job="job") as present:
             before = content(tmp_path)
             with pytest.raises(PeerLost, match="another node has taken over"):

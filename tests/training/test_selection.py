@@ -17,7 +17,7 @@ from basegraph.models.networks import build
 from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
-from basegraph.training.selection import TRAINING_PASSES, everything, on_the_way
+from basegraph.training.selection import TRAINING_PASSES, at_the_end, everything, on_the_way
 from support.cli import ok
 
 MNIST = {"test": np.arange(10_000), "validation": np.arange(0, 60_000, 10)}
@@ -177,3 +177,30 @@ def test_a_set_without_validation(tmp_path):
     rows = train(config, tmp_path / "run", dataset=Dataset("own", split, split, 2))
     assert rows[-1]["test_samples"] == 60
     assert "validation_samples" not in rows[-1]
+
+
+def test_the_last_evaluation_may_use_fewer_samples_but_some_of_every_group():
+    groups = {"test": np.repeat(np.arange(5), [9000, 900, 90, 9, 1])}
+    whole = everything(3, MNIST, groups)
+    assert at_the_end(RunConfig(nodes=3), whole) is whole
+    fewer = at_the_end(RunConfig(nodes=3, evaluate_last=200), whole)
+    assert len(fewer.sets["validation"]) == 200
+    assert 200 <= len(fewer.sets["test"]) <= 204
+    assert (np.diff(fewer.sets["test"]) > 0).all()
+    np.testing.assert_array_equal(fewer.groups["test"], groups["test"][fewer.sets["test"]])
+    assert (fewer.group_sizes("test") > 0).all()
+    assert len(fewer.group_sizes("test")) == 5
+
+
+def test_a_run_that_keeps_no_checkpoint_ends_like_one_that_does(tmp_path):
+    config = {**FEW, "checkpoint_every": 1}
+    kept = train(RunConfig(**config), tmp_path / "kept")
+    spared = train(RunConfig(**{**config, "checkpoint_last": False}), tmp_path / "spared")
+    assert {**spared[-1], "seconds": 0} == {**kept[-1], "seconds": 0}
+    assert (tmp_path / "kept/checkpoint.safetensors").exists()
+    assert not (tmp_path / "spared/checkpoint.safetensors").exists()
+
+
+def test_a_run_whose_last_evaluation_is_asked_to_use_fewer_samples(tmp_path):
+    rows = train(RunConfig(**{**FEW, "evaluate_last": 60}), tmp_path / "run")
+    assert rows[-1]["test_samples"] == rows[-1]["validation_samples"] == 60

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import basegraph as bg
-from basegraph.cli.compare import read_run
 from basegraph.data.catalog import load
 from basegraph.engines import checkpoint
 from basegraph.experiments.grid import expand
@@ -18,6 +17,7 @@ from basegraph.models.networks import build
 from basegraph.training._train import train
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import Problem
+from basegraph.training.status import read_status
 from basegraph.training.watcher import Watcher
 from support.cli import ok, run_here
 
@@ -68,7 +68,7 @@ def test_a_run_saved_earlier_resumes_with_its_own_split(saved_earlier, tmp_path)
         for folder in (saved_earlier, tmp_path / "whole")
     ]
     assert all(torch.equal(ended[0][name], ended[1][name]) for name in ended[0])
-    assert read_run(saved_earlier)["config"]["split_order"] == "by-class"
+    assert read_status(saved_earlier).config["split_order"] == "by-class"
 
 
 def test_a_run_saved_earlier_does_not_change_its_split(saved_earlier):

@@ -15,17 +15,20 @@ from basegraph.cli import bench, data, reproduce
 from basegraph.cli.advise import advise
 from basegraph.cli.compare import compare
 from basegraph.cli.consensus import consensus
+from basegraph.cli.doctor import doctor
 from basegraph.cli.explore import explore
 from basegraph.cli.export import export
 from basegraph.cli.language import language
 from basegraph.cli.launch import launch
-from basegraph.cli.learning import learning
+from basegraph.cli.learning import learning, mnist
 from basegraph.cli.lengths import lengths
+from basegraph.cli.report import report
 from basegraph.cli.sample import sample
 from basegraph.cli.sweep import sweep
 from basegraph.cli.topology import topology
 from basegraph.cli.train import train
 from basegraph.cli.verify import verify
+from basegraph.cli.watch import watch
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, RuntimeFailure
 from basegraph.extras import optional_imports
 from basegraph.launched import repeats_others
@@ -41,14 +44,14 @@ PARAMETERS = {"n": "nodes", "i": "node", "k": "degree", "sweep": "file"}
 app = typer.Typer(
     name="basegraph",
     help="Exact averaging in finitely many gossip rounds, for any number of nodes.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
     *(advise, topology, verify, lengths, consensus, explore),
-    *(train, sweep, compare, export, sample),
+    *(train, sweep, watch, report, compare, export, sample),
+    doctor,
 ):
     app.command()(command)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
@@ -56,6 +59,7 @@ app.command(context_settings={"ignore_unknown_options": True, "allow_intersperse
 )
 reproduce.app.command()(language)
 reproduce.app.command()(learning)
+reproduce.app.command()(mnist)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

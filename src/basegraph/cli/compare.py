@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,11 +10,11 @@ import typer
 from basegraph.cli.arguments import Force, check_picture
 from basegraph.cli.output import as_json, table
 from basegraph.cli.run_rows import mean_rows, run_row, setting_of, varied
+from basegraph.cli.runs import evaluated
 from basegraph.cli.scores import unit_of
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.store import write_csv
 from basegraph.storage.files import writable
-from basegraph.training.config import read_saved
 
 
 def compare(
@@ -76,49 +74,10 @@ def find_runs(paths: list[Path]) -> list[dict[str, Any]]:
     A run that is named must have been evaluated; others without an evaluation are left out, and
     named on standard error.
     """
-    evaluated: dict[Path, dict[str, Any]] = {}
-    without = []
-    for path in paths:
-        below = list(_runs_below(path))
-        if not below:
-            raise InvalidArgument("RUNS", str(path), "is not a folder with runs")
-        for one in below:
-            run = read_run(one)
-            if run["rows"]:
-                evaluated.setdefault(one.resolve(), {**run, "run": _name(one, path)})
-            elif one == path:
-                raise InvalidArgument("RUNS", str(path), "has no evaluation yet")
-            else:
-                without.append(str(one))
-    if not evaluated:
-        raise InvalidArgument("RUNS", without, "have no evaluation yet")
-    if without:
-        print(f"left out, no evaluation yet: {', '.join(without)}", file=sys.stderr)
-    return list(evaluated.values())
-
-
-def _runs_below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """The folder itself if it is a run's, else those of the runs below it, by name."""
-    place = folder.resolve()
-    if (folder / "config.toml").is_file():
-        yield folder
-    elif folder.is_dir() and place not in above:  # a link may lead back up
-        for child in sorted(folder.iterdir()):
-            if not child.name.startswith("."):
-                yield from _runs_below(child, above | {place})
-
-
-def _name(run: Path, given: Path) -> str:
-    """What to call a run: its folder, with those above it up to the one that was given."""
-    return run.resolve().name if run == given else str(run.relative_to(given.parent))
-
-
-def read_run(path: Path) -> dict[str, Any]:
-    """A run's folder as {run, config, rows}."""
-    from basegraph.training.folder import RunFolder
-
-    rows = RunFolder(path, resume=True).rows()
-    return {"run": path.name, "config": read_saved(path / "config.toml"), "rows": rows}
+    return [
+        {"run": status.name, "config": status.config, "rows": status.rows}
+        for status in evaluated(paths)
+    ]
 
 
 def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None:

@@ -26,8 +26,9 @@ from basegraph.storage.lock import locked
 if TYPE_CHECKING:
     from basegraph.experiments.language import Experiment
 
+EVALUATIONS = 8
 EVALUATED_TOKENS = 2**16
-"""Tokens of each set that evaluations before the last one use."""
+"""Of each set, the same at all evaluations: every node's model reads them."""
 
 
 def language(
@@ -36,7 +37,9 @@ def language(
         str, typer.Option(metavar="NAME", help="text or text:PATH; every file is a domain")
     ] = "text:kernel",
     data_dir: DataDir = "",
-    model: Annotated[str, typer.Option(metavar="SPEC", help="a model for tokens")] = "gpt-10m",
+    model: Annotated[
+        str, typer.Option(metavar="SPEC", help="a model for tokens")
+    ] = "gpt-10m:context=256",
     nodes: Annotated[str, typer.Option("--nodes", "-n", metavar="N", help="nodes")] = "25",
     methods: Annotated[
         str, typer.Option(metavar="NAME,...", help="all-reduce, base:k=1, ...; empty: all")
@@ -44,10 +47,10 @@ def language(
     splits: Annotated[str, typer.Option(metavar="NAME,...", help="of the domains")] = "domains,iid",
     lr: Annotated[
         str, typer.Option(metavar="X,...", help="learning rates, the same for all methods")
-    ] = "0.0005,0.001,0.002",
+    ] = "0.001,0.002,0.004,0.008",
     seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
-    batch: Annotated[str, typer.Option(metavar="B", help="windows per node and step")] = "5",
-    epochs: Epochs = "40",
+    batch: Annotated[str, typer.Option(metavar="B", help="windows per node and step")] = "4",
+    epochs: Epochs = "16",
     epoch_steps: Annotated[str, typer.Option(metavar="T", help="steps of an epoch")] = "64",
     precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "bf16",
     device: Device = "auto",
@@ -97,9 +100,10 @@ def language(
         "weight_decay": 0.1,
         "clip": 1.0,
         "validation": 0.02,
-        "evaluate_every": max(1, passes // 20),
+        "evaluate_every": max(1, passes // EVALUATIONS),
         "evaluate_samples": max(1, EVALUATED_TOKENS // context),
         "evaluate_nodes": 0,
+        "evaluate_last": max(1, EVALUATED_TOKENS // context),
         "checkpoint_every": passes,
     }
     limit = number("--minutes", minutes) if minutes else None

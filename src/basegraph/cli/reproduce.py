@@ -81,57 +81,6 @@ def illustrations(out: Out = RESULTS / "illustrations", force: Force = False) ->
 
 
 @app.command()
-def mnist(
-    out: Out = RESULTS / "mnist",
-    dataset: Annotated[
-        str, typer.Option(metavar="NAME", help="mnist, or fashion-mnist as in the paper")
-    ] = "mnist",
-    data_dir: DataDir = "",
-    seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
-    alpha: Annotated[str, typer.Option(metavar="A,...", help="heterogeneities")] = "0.1,10",
-    split_order: SplitOrder = "shuffled",
-    epochs: Epochs = "200",
-    device: Device = "auto",
-    resume: Resume = False,
-    force: Force = False,
-) -> None:
-    """LeNet on 25 nodes over every topology, α = 0.1 and 10, η chosen on validation (Sec. 6.2).
-
-    Example: basegraph reproduce mnist --data-dir data --out results/mnist
-    """
-    refuse_torchrun("reproduce", "mnist", ALONE)
-    from basegraph.experiments import mnist as mnist_experiment
-    from basegraph.experiments.reporting import origins
-
-    seeds = whole_numbers("--seed", seed, low=0)
-    alphas = [number("--alpha", text) for text in alpha.split(",")]
-    settings = {
-        "dataset": dataset,
-        "data_dir": data_dir,
-        "split_order": split_order,
-        "model": "lenet",
-        "nodes": 25,
-        "epochs": whole_number("--epochs", epochs, low=1),
-        "checkpoint_every": 50,
-        "evaluate_samples": 0,  # milestones on the way are part of the results
-        "evaluate_nodes": 0,
-        "device": device,
-    }
-    names = mnist_experiment.outputs(alphas)
-    folder = ResultFolder(out, names, force=force or resume)
-    with locked("--out", out), displays() as progress:
-        summary = mnist_experiment.reproduce(
-            folder, settings, seeds, alphas, resume=resume, progress=progress
-        )
-    print_rows(
-        summary, f"{dataset}: test accuracy over {len(seeds)} seeds, mean of the nodes' own models"
-    )
-    data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
-    folder.provenance(data, runs=origins(folder))
-    print(f"written to {folder.path}")
-
-
-@app.command()
 def pairs(
     out: Out = RESULTS / "pairs",
     dataset: Annotated[str, typer.Option(metavar="NAME", help="what to train on")] = "digits",

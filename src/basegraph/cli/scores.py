@@ -73,3 +73,13 @@ def said_of_all(row: Mapping[str, Any]) -> str:
         unit.show(row[f"test_{unit.measure}_{whose}"]) for whose in ("averaged", "worst")
     )
     return f"{said(row)} (averaged model {averaged}, worst node {worst})"
+
+
+def said_of_evaluation(row: Mapping[str, Any]) -> str:
+    """An evaluation as a line."""
+    tokens = f"{row['tokens'] / 1e6:.4g} M tokens, " if "tokens" in row else ""
+    return (
+        f"epoch {row['epoch']}: loss {row['train_loss']:.4f}, {said_of_all(row)}, consensus "
+        f"distance {row['consensus_distance']:.2g}, {tokens}"
+        f"{row['bytes_per_node'] / 1e6:.1f} MB per node"
+    )

@@ -79,10 +79,11 @@ class Campaign(Generic[Cell, Key]):
         *,
         resume: bool,
     ) -> None:
-        self.folder, self.settings = folder, settings
+        self.folder = folder
+        self.settings = {**settings, "checkpoint_last": False}  # of n nodes: gigabytes
         self.rates, self.seeds, self.cells = rates, seeds, list(cells)
         self._checked: set[Cell] = set()
-        what = RunConfig(**settings).computes()
+        what = RunConfig(**self.settings).computes()
         self.tried = self._configs(self.cells, dict.fromkeys(self.cells, rates), seeds[:1])
         path = folder / "runs"
         self.sweep = SweepFolder(path, _definition(path, what), resume=resume)
@@ -201,9 +202,6 @@ class Campaign(Generic[Cell, Key]):
             first = packs_of(named, self.sweep)[0]
             pack = dict(list(first.items())[:side_by_side])
             run_sweep(pack, self.sweep, most=side_by_side, progress=progress(list(pack)))
-            for name, config in pack.items():  # of 25 nodes with their state: gigabytes
-                if name not in self.sweep.left({name: config}):
-                    (self.sweep.path / name / "checkpoint.safetensors").unlink(missing_ok=True)
 
 
 def _definition(path: Path, what: dict[str, Any]) -> str:

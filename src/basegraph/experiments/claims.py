@@ -50,6 +50,7 @@ _DSGD = (
 CLAIMS: dict[str, tuple[Claim, ...]] = {
     "dsgd": _DSGD,
     "resnet": _DSGD,
+    "mnist": _DSGD,
     "nodes": (
         Claim("Base-2 is above the one-peer exponential graph", BASES[:1], EXISTING[1:2]),
         Claim(

@@ -38,6 +38,7 @@ TOPOLOGIES = (
 ARMS: dict[str, dict[str, Any]] = {
     "all-reduce": {"algorithm": f"allreduce-adamw:{ADAMW}"},
     **{t: {"algorithm": f"adamw:{ADAMW}", "topology": t} for t in TOPOLOGIES},
+    "base:k=1+moments": {"algorithm": f"adamw:{ADAMW},mix_moments=true", "topology": "base:k=1"},
     "diloco": {**_LOCAL, "outer": f"allreduce-sgd:{_OUTER}"},
     "gossip-diloco": {**_LOCAL, "outer": f"dsgdm:{_OUTER}", "topology": "base:k=1"},
 }

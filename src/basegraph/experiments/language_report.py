@@ -22,7 +22,7 @@ SCORES: tuple[BitsPerByte, ...] = (
     "test_bits_per_byte_worst",
 )
 """The mean over nodes, of the averaged model, of the worst node."""
-HEADROOM = 1.15
+HEADROOM = 1.5
 """Curves are drawn up to so many times the best last value: their ends are to be told apart."""
 
 
@@ -106,7 +106,7 @@ def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict
                 "worst node": round(mean(scores[SCORES[2]]), 4),
                 "consensus distance": float(f"{distance:.3g}"),
                 "M tokens": round(mean(row["tokens"] for row in ended.values()) / 1e6, 1),
-                "MB per node": round(mean(r["bytes_per_node"] for r in ended.values()) / 1e6, 1),
+                "GB per node": round(mean(r["bytes_per_node"] for r in ended.values()) / 1e9, 2),
             }
         )
     order = [split for split, _ in experiment.pairs]

@@ -39,7 +39,7 @@ MS_PER_STEP = {
     ("vgg11", "bf16"): 6.90,
     ("resnet18", "bf16"): 22.3,
 }
-"""Of 25 nodes with batches of 32 on one H200, without evaluations: see docs/performance.md.
+"""Of 25 nodes with batches of 32 on one H200, no evaluations: docs/explanation/performance.md.
 
 Measured with our models (2 groups); those of the published settings are taken to be as quick.
 """
@@ -56,6 +56,10 @@ class Figure(NamedTuple):
     dataset: str = "cifar10"
     model: str = ""
     """Empty: the paper's for the dataset."""
+    settings: str = "published"
+    """Of `SETTINGS`."""
+    evaluates_all: bool = False
+    """Whether evaluations on the way use all nodes and samples, as the last one does."""
 
 
 FIGURES = {
@@ -70,8 +74,16 @@ FIGURES = {
     "equistatic": Figure((10.0, 0.1), (25,), (*BASES, *STATIC)),
     "sixteen": Figure((10.0, 0.1), (16,), ("base:k=1", "base:k=3", *EXISTING)),
     "resnet": Figure((10.0, 0.1), (25,), (*BASES, *EXISTING), model="resnet18"),
+    "mnist": Figure(
+        (0.1, 10.0),
+        (25,),
+        (*BASES, "one-peer-exponential", "exponential", "ring", "torus"),
+        dataset="mnist",
+        settings="ours",
+        evaluates_all=True,
+    ),
 }
-"""The paper's training figures: Fig. 7 and the ones of its appendices."""
+"""The paper's training figures, Fig. 7 and the ones of its appendices, and a quick one on MNIST."""
 
 
 def paper_model(dataset: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import mean
-from typing import Any
+from typing import Any, Literal
 
 from basegraph.experiments.campaign import spread, standard_error
 from basegraph.experiments.claims import Curves, Panel, differences, judged
@@ -13,6 +13,14 @@ from basegraph.plots.learning import draw_learning, title_of
 from basegraph.training.metrics import Metrics
 
 REFERENCE = "base:k=1"
+Accuracy = Literal["test_accuracy", "test_accuracy_averaged"]
+ACCURACIES: dict[Accuracy, str] = {
+    "test_accuracy": "nodes",
+    "test_accuracy_averaged": "averaged model",
+}
+"""The nodes' own accuracy depends on where in a topology's period an evaluation falls."""
+NEARLY = 0.01
+"""How far from the best a model is good enough."""
 COLUMNS = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged", "test_accuracy_worst",
            "validation_accuracy", "consensus_distance", "bytes_per_node", "seconds")  # fmt: skip
 
@@ -31,8 +39,12 @@ def picture(panel: Panel, averaged: bool = False) -> str:
 
 def outputs(figure: Figure) -> list[str]:
     """The files that are written."""
-    tables = ["runs.csv", "learning.csv", "learning.md", "claims.md", "curves.csv", "missing.txt"]
-    return [*tables, *(picture(p, a) for p in panels_of(figure) for a in (False, True))]
+    tables = ["runs.csv", "learning.csv", "learning.md", "claims.md", "milestones.md", "curves.csv"]
+    return [
+        *tables,
+        "missing.txt",
+        *(picture(p, a) for p in panels_of(figure) for a in (False, True)),
+    ]
 
 
 def report(
@@ -61,6 +73,7 @@ def report(
     folder.table("learning.csv", table)
     folder.text("learning.md", markdown(table))
     folder.text("claims.md", markdown(claims) + "\n" + _orders(experiment.figure, table))
+    folder.text("milestones.md", markdown(milestones(curves)))
     folder.table("curves.csv", [row for key, rows in kept.items() for row in _curve(key, rows)])
     for panel in panels_of(experiment.figure):
         drawn = {key: rows for key, rows in kept.items() if _in(key, panel)}
@@ -124,6 +137,38 @@ def summary(
         )
     order = list(dict.fromkeys((row["α"], row["n"], row["method"]) for row in table))
     return sorted(table, key=lambda r: (order.index((r["α"], r["n"], r["method"])), -r["test %"]))
+
+
+def milestones(curves: Curves) -> list[dict[str, Any]]:
+    """How far the runs are early, halfway and at the end, and what a good model has cost.
+
+    A model is good from `NEARLY` below where the best cell of its α and n ends.
+    """
+    best: dict[tuple[float, int], float] = {}
+    for cell, runs in curves.items():
+        end = mean(rows[-1]["test_accuracy"] for rows in runs.values())
+        best[cell.alpha, cell.nodes] = max(end, best.get((cell.alpha, cell.nodes), 0.0))
+    table = []
+    for cell, runs in curves.items():
+        row: dict[str, Any] = cell.named()
+        evaluations = list(zip(*runs.values(), strict=False))
+        for at, share in ((len(evaluations) // 4 - 1, "1/4"), (len(evaluations) // 2 - 1, "1/2")):
+            for column, title in ACCURACIES.items():
+                values = [100 * one[column] for one in evaluations[max(0, at)]]
+                row[f"{title} % after {share}"] = f"{mean(values):.2f} ± {spread(values):.2f}"
+        good = best[cell.alpha, cell.nodes] - NEARLY
+        row["good %"] = round(100 * good, 2)
+        for column, title in ACCURACIES.items():
+            spent = ", ".join(_megabytes(rows, column, good) for rows in runs.values())
+            row[f"{title}: MB to good, each seed"] = spent
+        table.append(row)
+    return table
+
+
+def _megabytes(rows: list[Metrics], column: Accuracy, good: float) -> str:
+    """What a node had sent when an accuracy was first seen to be good."""
+    seen = [row["bytes_per_node"] for row in rows if row[column] >= good]
+    return f"{seen[0] / 1e6:.0f}" if seen else "never"
 
 
 def _above(curves: Curves, cell: Cell, figure: Figure) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class FlatModel:
         return {name: part.view(shape) for name, part, shape in named}
 
     def stacked_views(self, x_nd: Tensor) -> dict[str, Tensor]:
-        """The parameters of all nodes by name, (n, *shape), as views of the buffer."""
+        """The parameters of all nodes by name, `(n, *shape)`, as views of the buffer."""
         parts = torch.split(x_nd, self.sizes, dim=1)
         named = zip(self.names, parts, self.shapes, strict=True)
         return {name: part.view(len(x_nd), *shape) for name, part, shape in named}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,10 @@ from basegraph.optim.outer import outer_facts, outer_of
 from basegraph.optim.state_views import StateViews
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
+from basegraph.wires.catalog import require_wire
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 LOG = logging.getLogger("basegraph")
 GROUP_KEYS = (
@@ -73,8 +77,11 @@ class DecentralizedOptimizer(NodeOptimizer):
         order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm, adamw): the exchange runs
             behind the next forward and backward pass.
         group: The process group whose ranks are the nodes; all processes if None.
+        mesh: Instead of a group, the dimension of a `DeviceMesh` between nodes, as `mesh["node"]`.
+            Parameters may then be `DTensor`s on its other dimensions, as FSDP2 makes them.
         timeout: Seconds after which a neighbor counts as lost.
-        wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
+        wire: How parameters are sent: a type such as torch.bfloat16, or "bf16", "int8", "fp8",
+            "topk:0.01", "randk:0.01", with options as in "int8:block=64"; as they are if None.
         refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
         allow_unstable: Go on with a method that is unstable on the topology.
         checkpoint: A folder. A node that loses a neighbor saves its model there, and nodes that
@@ -107,8 +114,9 @@ class DecentralizedOptimizer(NodeOptimizer):
         outer_lr: float | None = None,
         order: str = "adapt-then-combine",
         group: Any = None,
+        mesh: DeviceMesh | None = None,
         timeout: float = 300.0,
-        wire: torch.dtype | None = None,
+        wire: str | torch.dtype | None = None,
         refuse_nonfinite: bool = True,
         allow_unstable: bool = False,
         checkpoint: str | Path | None = None,
@@ -133,9 +141,11 @@ class DecentralizedOptimizer(NodeOptimizer):
         outer_parts = outer_of(outer, outer_lr, node_options)
         self._family = Family(algorithm, outer_parts)
         self._family.require_known(options)
-        nodes = membership_for(membership, lighthouse, group, topology, node_options)
+        nodes = membership_for(membership, lighthouse, group, mesh, topology, node_options)
         t = topology_for(topology, nodes)
         require_same_vectors(self._family.method(self._family.defaults), t)
+        if node_options.sends_by is not None:
+            require_wire(node_options.sends_by, t, self._family.method(self._family.defaults))
         if isinstance(t, TwoStateSequence) and buffers == "average":
             raise InvalidArgument(
                 "buffers",
@@ -247,7 +257,7 @@ class DecentralizedOptimizer(NodeOptimizer):
 
     @torch.no_grad()
     def _step(self, *, without_gradient: bool = False) -> None:
-        self._require_own_model()
+        self.require_own_model()
 
         def work(step: int) -> None:
             self._steps.step(step, self._blocks(without_gradient))
@@ -275,7 +285,10 @@ class DecentralizedOptimizer(NodeOptimizer):
 
     @property
     def model(self) -> Tensor:
-        """All parameters in one vector, of which the module's are views."""
+        """All parameters in one vector, of which the module's are views.
+
+        Of sharded parameters: what this process holds of them, a copy of the last step's.
+        """
         return self._node.x_d
 
     def _set_step(self, step: int) -> None:
@@ -310,10 +323,16 @@ class DecentralizedOptimizer(NodeOptimizer):
         if not self._allow_unstable:
             for group in self.param_groups:
                 self._warn_if_unstable(self._family.method(group), t, local_steps)
-        if not self.method.keeps_state:
-            self._steps.restart(self._node.x_d.clone(), change.step)
-        self._show_state()
+        self._set_step(change.step)
+        self.begin_with_other_nodes()
         super().nodes_changed(change)
+
+    def begin_with_other_nodes(self) -> None:
+        """Begin a state anew that is tied to the nodes that there were before."""
+        if not self.method.keeps_state:
+            self._node.check_parameters()
+            self._steps.restart(self._node.x_d.clone(), self.gossip_step)
+        self._show_state()
 
     def _warn_if_unstable(self, method: Method, t: AnyTopology, local_steps: int) -> None:
         """Of a topology that the optimizer was not built for: the others must not stop for it."""
@@ -323,9 +342,17 @@ class DecentralizedOptimizer(NodeOptimizer):
             LOG.warning("%s", error)
 
     def state_dict(self) -> dict[str, Any]:
-        """The learning rates, the method's state by parameter, and the number of steps made."""
+        """The learning rates, the method's state by parameter, and the number of steps made.
+
+        Inside of `averaged()`, it is one to go on with from the average, on all nodes: a state that
+        is tied to each node's model is begun anew, and momentum is this node's.
+        """
         self._show_state()
-        return super().state_dict()
+        state = super().state_dict()
+        if self._own is not None:
+            vectors = self._steps.own_vectors_from_here(self.gossip_step)
+            state["state"] = dict(enumerate(self._views.by_parameter(vectors)))
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
@@ -340,16 +367,14 @@ class DecentralizedOptimizer(NodeOptimizer):
         saved = state_dict["param_groups"][0].get("algorithm", self.method.name)
         if saved != self.method.name:
             raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
-        self._node.exchanges.drop()
+        self._node.exchanges.reset()
         super().load_state_dict(state_dict)
         for group in self.param_groups:  # of a state that was saved before an option existed
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
         if self.gossip_step > 0:
             self._node.keep_loaded_model()
-        for name, whole in self._steps.own_vectors().items():
-            for p, part in self._views.parts(whole):
-                part.copy_(self.state[p][name].reshape(-1))
+        self._views.load(self._steps.own_vectors(), self.state)
         self._show_state()
 
     def _show_state(self) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
 from basegraph.algorithms._stability import require_stable
 from basegraph.algorithms.method import Method
+from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
@@ -26,9 +28,15 @@ from basegraph.optim.node_optimizer import (
     topology_for,
 )
 from basegraph.optim.outer import outer_facts, outer_of
+from basegraph.optim.state_views import StateViews
+from basegraph.optim.wrapped_state import STEP, WrappedState, asked_for_state_only
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.core.sequence import Topology
 from basegraph.topologies.two_states.sequence import refuse_two_states
+from basegraph.wires.catalog import require_wire
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 class Gossip(NodeOptimizer):
@@ -54,8 +62,11 @@ class Gossip(NodeOptimizer):
         order: "adapt-then-combine", or "combine-then-adapt": the exchange runs behind the next
             forward and backward pass.
         group: The process group whose ranks are the nodes; all processes if None.
+        mesh: Instead of a group, the dimension of a `DeviceMesh` between nodes, as `mesh["node"]`.
+            Parameters may then be `DTensor`s on its other dimensions, as FSDP2 makes them.
         timeout: Seconds after which a neighbor counts as lost.
-        wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
+        wire: How parameters are sent: a type such as torch.bfloat16, or "bf16", "int8", "fp8",
+            "topk:0.01", "randk:0.01", with options as in "int8:block=64"; as they are if None.
         refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
         checkpoint: A folder. A node that loses a neighbor saves its model there (after the
             optimizer's step, before the exchange), and nodes that find such files, however many,
@@ -82,8 +93,9 @@ class Gossip(NodeOptimizer):
         outer_lr: float | None = None,
         order: str = "adapt-then-combine",
         group: Any = None,
+        mesh: DeviceMesh | None = None,
         timeout: float = 300.0,
-        wire: torch.dtype | None = None,
+        wire: str | torch.dtype | None = None,
         refuse_nonfinite: bool = True,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 0,
@@ -108,13 +120,15 @@ class Gossip(NodeOptimizer):
             checkpoint_every=checkpoint_every,
         )
         outer_parts = outer_of(outer, outer_lr, node_options)
-        nodes = membership_for(membership, lighthouse, group, topology, node_options)
+        nodes = membership_for(membership, lighthouse, group, mesh, topology, node_options)
         t = topology_for(topology, nodes)
         refuse_two_states(
             "topology",
             t,
             "Gossip mixes one: use short:k=1, or DecentralizedOptimizer with dsgdm-ceca",
         )
+        if node_options.sends_by is not None:
+            require_wire(node_options.sends_by, t, outer_parts and outer_parts[0])
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
@@ -123,6 +137,7 @@ class Gossip(NodeOptimizer):
             require_stable(outer_parts[0], t)
         self._node = Node(parameters_of(optimizer), t, nodes, node_options)
         self._outer = None if outer_parts is None else OuterStep(*outer_parts, self._node)
+        self._wrapped = WrappedState(optimizer, self._outer, StateViews(self._node.flat))
         settings = {
             "optimizer": type(optimizer).__name__,
             "outer": outer_facts(outer_parts),
@@ -149,6 +164,15 @@ class Gossip(NodeOptimizer):
     def param_groups(self, groups: list[dict[str, Any]]) -> None:
         self._own_groups = groups  # torch's constructor begins with none
 
+    @property
+    def state(self) -> defaultdict[Tensor, Any]:
+        """The wrapped optimizer's state by parameter, with the outer method's."""
+        return self._wrapped.by_parameter() if hasattr(self, "_wrapped") else defaultdict(dict)
+
+    @state.setter
+    def state(self, state: defaultdict[Tensor, Any]) -> None:
+        """Nothing to set: torch's constructor begins with none."""
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make the optimizer's step, then an exchange with the neighbors.
@@ -164,15 +188,26 @@ class Gossip(NodeOptimizer):
                 this node is saved if there is a folder for checkpoints.
 
         """
+        if asked_for_state_only():
+            return self._make_state()
         tell_of_data(self, self.membership)
         return self._step(lambda: self._adapt(closure))
+
+    def _make_state(self) -> None:
+        """Make the state that a first step would make; no parameter moves, and no step counts."""
+        self.optimizer.step()
+        for values in self.optimizer.state.values():
+            if isinstance(values.get("step"), Tensor):
+                values["step"].zero_()
+        if self._outer is not None:
+            self._outer.prepare()
 
     def _step_without_data(self) -> None:
         self._step(lambda: None)
 
     @torch.no_grad()
     def _step(self, adapt: Callable[[], Any]) -> Any:
-        self._require_own_model()
+        self.require_own_model()
         self._require_same_groups()
         adapted: list[Any] = []  # the optimizer's step is made once, also if an exchange fails
 
@@ -190,6 +225,8 @@ class Gossip(NodeOptimizer):
 
     def _set_step(self, step: int) -> None:
         self._gossip_step = step
+        for group in self.param_groups:
+            group[STEP] = step
 
     def pack(self) -> dict[str, Any]:
         """The model and the optimizer's state, for a node that comes."""
@@ -199,17 +236,22 @@ class Gossip(NodeOptimizer):
     @torch.no_grad()
     def unpack(self, content: dict[str, Any]) -> None:
         """Go on with the model, the state and the learning rates of another node."""
-        self._node.flat.take_back()
-        self._node.x_d.copy_(content["x"])
+        self._node.flat.gather()
+        self._node.set_model(content["x"])
         self.optimizer.load_state_dict(content["optimizer"])
         if self._outer is not None:
             self._outer.load(content["outer"])
 
     def nodes_changed(self, change: MembershipChange) -> None:
         """Go on with other nodes; an outer state that is tied to those before begins anew."""
-        if self._outer is not None and not self._outer.method.keeps_state:
-            self._outer.begin_anew(change.step)
+        self._set_step(change.step)
+        self.begin_with_other_nodes()
         super().nodes_changed(change)
+
+    def begin_with_other_nodes(self) -> None:
+        """Begin an outer state anew that is tied to the nodes that there were before."""
+        if self._outer is not None and not self._outer.method.keeps_state:
+            self._outer.begin_anew(self.gossip_step)
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node, outer = self._node, self._outer
@@ -222,8 +264,7 @@ class Gossip(NodeOptimizer):
         exchange = None if node.options.overlapped or outer else node.exchanges.at(step)
         if outer is not None:
             outer.step(step)
-        if drift is not None:
-            node.x_d.add_(drift)
+        node.exchanges.move(node.x_d, drift)
         if exchange is not None:
             exchange(node.x_d, node.x_d)
         node.put_buffers(buffers)
@@ -237,7 +278,7 @@ class Gossip(NodeOptimizer):
         if scale is not None:
             for p in self._node.flat.parameters:
                 if p.grad is not None:
-                    p.grad.div_(scale)
+                    local(p.grad).div_(scale)
         return self.optimizer.step() if closure is None else self.optimizer.step(closure)
 
     def _require_same_groups(self) -> None:
@@ -267,9 +308,13 @@ class Gossip(NodeOptimizer):
             self._outer.restart_here()
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's own state, the outer method's, and the number of steps made."""
-        state = {"optimizer": self.optimizer.state_dict(), "gossip_step": self.gossip_step}
-        return state if self._outer is None else {**state, "outer": self._outer.vectors()}
+        """The optimizer's own state, the outer method's, and the number of steps made.
+
+        It has the form of any torch optimizer's, with `gossip_step` in every group. Inside of
+        `averaged()`, it is one to go on with from the average, on all nodes: the outer method's
+        anchor is the average, too.
+        """
+        return self._wrapped.pack(None if self._own is None else self.gossip_step)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
@@ -281,17 +326,7 @@ class Gossip(NodeOptimizer):
             InvalidArgument: It is not a state of `Gossip`.
 
         """
-        self._node.exchanges.drop()
-        if not {"optimizer", "gossip_step"} <= state_dict.keys():
-            raise InvalidArgument("state_dict", sorted(state_dict), "is not a state of Gossip")
-        if ("outer" in state_dict) != (self._outer is not None):
-            asked = "with" if self._outer is not None else "without"
-            raise InvalidArgument(
-                "state_dict", sorted(state_dict), f"must be of a Gossip {asked} outer="
-            )
-        if self._outer is not None:
-            self._outer.load(state_dict["outer"])
-        self.optimizer.load_state_dict(state_dict["optimizer"])
-        self._gossip_step = state_dict["gossip_step"]
+        self._node.exchanges.reset()
+        self._set_step(self._wrapped.load(state_dict))
         if self.gossip_step > 0:
             self._node.keep_loaded_model()

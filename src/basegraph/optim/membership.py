@@ -15,7 +15,12 @@ MEMBERSHIPS = ("fixed", "live")
 
 
 def membership_for(
-    kind: str, lighthouse: str | None, group: Any, topology: str | AnyTopology, options: NodeOptions
+    kind: str,
+    lighthouse: str | None,
+    group: Any,
+    mesh: Any,
+    topology: str | AnyTopology,
+    options: NodeOptions,
 ) -> Membership:
     """Join the other nodes, or begin to: those of a live membership meet later.
 
@@ -23,6 +28,7 @@ def membership_for(
         kind: One of `MEMBERSHIPS`.
         lighthouse: The address of the lighthouse, for a live one.
         group: The process group, for a fixed one.
+        mesh: The dimension of a `DeviceMesh`, instead of a group.
         topology: What the optimizer was given; a live membership needs a name.
         options: The options of the node.
 
@@ -32,6 +38,8 @@ def membership_for(
     """
     if kind not in MEMBERSHIPS:
         raise InvalidArgument("membership", kind, f"must be one of {', '.join(MEMBERSHIPS)}")
+    if mesh is not None:
+        group = _group_of(mesh, group, kind)
     if kind == "fixed":
         if lighthouse is not None:
             raise InvalidArgument("lighthouse", lighthouse, 'is for membership="live"')
@@ -52,3 +60,24 @@ def membership_for(
             'with membership="live", a node begins with the model of those that are there',
         )
     return LiveMembership(lighthouse, options.timeout)
+
+
+def _group_of(mesh: Any, group: Any, kind: str) -> Any:
+    """The process group of a mesh of one dimension."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    if not isinstance(mesh, DeviceMesh):
+        raise InvalidArgument("mesh", mesh, "must be a torch.distributed.device_mesh.DeviceMesh")
+    if group is not None:
+        raise InvalidArgument("mesh", mesh, "is instead of group=: pass one of them")
+    if kind != "fixed":
+        raise InvalidArgument("mesh", mesh, 'is for membership="fixed"')
+    if mesh.ndim != 1:
+        names = mesh.mesh_dim_names
+        one = f'mesh["{names[0]}"]' if names else "a mesh with names of dimensions, and take one"
+        raise InvalidArgument(
+            "mesh",
+            mesh,
+            f"has {mesh.ndim} dimensions: must be the one between nodes, such as {one}",
+        )
+    return mesh.get_group()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
+from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.membership.meeting import Meeting
@@ -62,6 +63,11 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     def traffic(self) -> Traffic:
         """Bytes sent and seconds waited so far."""
         return self._node.exchanges.mixer.traffic
+
+    @property
+    def is_first_of_node(self) -> bool:
+        """Whether this process is the first of its node, or the only one."""
+        return self._node.flat.is_first
 
     @property
     def topology(self) -> AnyTopology:
@@ -118,8 +124,8 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             yield
         finally:
             self._own = outer
-            node.flat.take_back()
-            node.x_d.copy_(own)
+            node.flat.gather()
+            node.set_model(own)
             node.put_buffers(buffers)
 
     def _average_models(self, phase: str, how: str, network: Network | None) -> bool:
@@ -212,9 +218,15 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         if self.on_membership_change is not None:
             self.on_membership_change(change)
 
-    def _require_own_model(self) -> None:
+    def require_own_model(self, call: str = "step()") -> None:
+        """Refuse a call inside of `averaged()`."""
         if self._own is not None:
-            raise BasegraphError("step() inside averaged(): that model is not this node's own")
+            raise BasegraphError(f"{call} inside averaged(): that model is not this node's own")
+        self._node.check_parameters()
+
+    def begin_with_other_nodes(self) -> None:
+        """Begin a state anew that is tied to the nodes that there were before."""
+        raise NotImplementedError
 
     def _require_no_join(self, call: str) -> None:
         """Refuse what nodes without data do not take part in."""
@@ -291,7 +303,10 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     def _overflowed(self) -> bool:
         """Whether a GradScaler has found gradients that are not finite."""
         overflow = getattr(self, "found_inf", None)
-        return overflow is not None and bool(float(overflow))
+        if overflow is None:
+            return False
+        here = self._node.x_d.new_full((1,), float(local(overflow)))
+        return bool(self._node.flat.total_inside(here))  # all processes of a node do the same
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import torch
 from torch import Tensor
 
-from basegraph.engines.distributed.parameters import FlatParameters
+from basegraph.engines.distributed.local_shards import local
+from basegraph.engines.distributed.parameters import NodeParameters
 
 
 class StateViews:
@@ -17,25 +19,36 @@ class StateViews:
 
     """
 
-    def __init__(self, flat: FlatParameters) -> None:
+    def __init__(self, flat: NodeParameters) -> None:
         self._flat = flat
+        self._sizes = [shard.numel() for shard in flat.shards]
         self._known: dict[tuple[int, ...], list[dict[str, Tensor]]] = {}
 
-    def parts(self, whole: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each parameter with its part of a flat vector, or with all of what is not per one."""
-        first = 0
-        for p in self._flat.parameters:
-            last = first + p.numel()
-            yield p, whole[first:last] if len(whole) == len(self._flat.x_d) else whole
-            first = last
+    def _parts(self, whole: Tensor) -> list[Tensor]:
+        """By parameter its part of a flat vector, or all of what is not per parameter."""
+        if len(whole) != len(self._flat.x_d):
+            return [whole] * len(self._sizes)
+        return list(torch.split(whole, self._sizes))
+
+    def by_parameter(self, vectors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+        """The views of these vectors that belong to each parameter, by name."""
+        views: list[dict[str, Tensor]] = [{} for _ in self._flat.parameters]
+        for name, vector in vectors.items():
+            for number, part in enumerate(self._parts(vector)):
+                views[number][name] = part if part is vector else self._flat.shown(number, part)
+        return views
 
     def of(self, vectors: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
         """Each parameter with its views of these vectors, by name."""
         key = tuple(vector.data_ptr() for vector in vectors.values())
         if key not in self._known:  # a step may put the new state beside the old one: two at most
-            views: list[dict[str, Tensor]] = [{} for _ in self._flat.parameters]
-            for name, vector in vectors.items():
-                for (p, part), shown in zip(self.parts(vector), views, strict=True):
-                    shown[name] = part.view(p.shape) if part.numel() == p.numel() else part
-            self._known[key] = views
+            self._known[key] = self.by_parameter(vectors)
         return zip(self._flat.parameters, self._known[key], strict=True)
+
+    def load(
+        self, vectors: Mapping[str, Tensor], state: Mapping[Tensor, Mapping[str, Tensor]]
+    ) -> None:
+        """Copy what an optimizer's state holds by parameter into these vectors."""
+        for name, vector in vectors.items():
+            for p, part in zip(self._flat.parameters, self._parts(vector), strict=True):
+                part.copy_(local(state[p][name]).reshape(-1))

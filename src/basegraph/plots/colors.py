@@ -23,6 +23,8 @@ class Look(NamedTuple):
     """On white."""
     dashes: tuple[float, ...]
     """Lengths drawn and left out, in line widths; none for a solid line."""
+    dark: str
+    """The color on black."""
 
     @property
     def linestyle(self) -> tuple[int, tuple[float, ...]] | str:
@@ -64,7 +66,7 @@ def looks(specs: Iterable[str]) -> dict[str, Look]:
             entry = table["others"][strangers % len(table["others"])]
             strangers += 1
         dashes = table["home"]["dashes"] if options.get("home") == "true" else entry["dashes"]
-        found[spec] = Look(entry["light"], tuple(map(float, dashes)))
+        found[spec] = Look(entry["light"], tuple(map(float, dashes)), entry["dark"])
     return found
 
 

@@ -75,6 +75,15 @@ def read_json(path: Path) -> Any:
         raise BadFile(f"{path}: is not JSON: {error}") from None
 
 
+def read_json_table(path: Path) -> dict[str, Any]:
+    """The table that a JSON file holds; an empty one where the file is gone or broken."""
+    try:
+        value = read_json(path)
+    except (OSError, BadFile):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def read_toml(argument: str, path: Path) -> dict[str, Any]:
     """What a TOML file of the user's holds.
 

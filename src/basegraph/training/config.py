@@ -178,8 +178,16 @@ class RunConfig:
         low=-1,
         missing=0,
     )
+    evaluate_last: int = setting(
+        0, "Samples per set of the last evaluation; 0: all.", free=True, low=0, missing=0
+    )
     checkpoint_every: int = setting(
         0, "Epochs between checkpoints; 0: at every evaluation.", free=True, low=0
+    )
+    checkpoint_last: bool = setting(
+        True,
+        "Whether a run that has ended keeps a checkpoint, which is its largest file.",
+        free=True,
     )
     capture: bool = setting(
         True, "On a GPU, replay the whole step as one CUDA graph.", free=True, local=True

@@ -23,14 +23,12 @@ from basegraph.engines.checkpoint import Checkpoint
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.storage._provenance import provenance
 from basegraph.storage.files import CannotWrite, leftovers, replacing, writing
-from basegraph.storage.inputs import BadFile, parse_json, read_json, read_text
+from basegraph.storage.inputs import parse_json, read_json_table, read_text
 from basegraph.storage.lock import Lock, locked
 from basegraph.training.config import RunConfig
-from basegraph.training.metrics import Metrics, from_json, to_json
+from basegraph.training.metrics import MAX_METRICS_BYTES, Metrics, read_rows, to_json
 from basegraph.training.problem import Facts
 
-MAX_METRICS_BYTES = 2**28
-"""The largest metrics.jsonl that is read: 256 MiB."""
 FACTS: checkpoint.Schema = {
     "step": checkpoint.integer(0),
     "steps_per_epoch": checkpoint.integer(1),
@@ -128,7 +126,7 @@ class RunFolder:
 
     def belongs_to(self, job: str) -> None:
         """Remember which job makes the run: only that one goes on with it unasked."""
-        origin = _json(self.provenance)
+        origin = read_json_table(self.provenance)
         self._write(self.provenance, json.dumps({**origin, "job": job}, indent=2) + "\n")
 
     def load(self) -> Checkpoint | None:
@@ -153,6 +151,11 @@ class RunFolder:
             with self._unless_taken():
                 checkpoint.save(self.checkpoint, tensors, facts, self._require_lock)
 
+    def remove_checkpoint(self) -> None:
+        """Remove the checkpoint of a run that has ended and needs none."""
+        self._require_lock()
+        self._remove(self.checkpoint)
+
     def rows(self) -> list[Metrics]:
         """What metrics.jsonl holds; a last line that was cut off by a kill is passed over.
 
@@ -160,17 +163,7 @@ class RunFolder:
             BadFile: If another line is broken.
 
         """
-        if not self.metrics.is_file():
-            return []
-        lines = read_text(self.metrics, MAX_METRICS_BYTES).splitlines()
-        rows = []
-        for number, line in enumerate(lines):
-            try:
-                rows.append(from_json(line))
-            except ValueError:
-                if number < len(lines) - 1:
-                    raise BadFile(f"{self.metrics}: line {number + 1} is broken") from None
-        return rows
+        return read_rows(self.metrics)
 
     def keep(self, rows: list[Metrics]) -> None:
         """Make these the rows of metrics.jsonl."""
@@ -245,7 +238,7 @@ def open_run(path: Path, *, resume: bool, job: str = "") -> Iterator[RunFolder]:
 
 def belongs_to(path: Path, job: str) -> bool:
     """Whether this folder holds a run that the same job has begun or resumed."""
-    origin = _json(path / "provenance.json")
+    origin = read_json_table(path / "provenance.json")
     return (path / "config.toml").is_file() and origin.get("job") == job
 
 
@@ -257,12 +250,3 @@ def _number(line: str) -> object:
         return line
     numbered = isinstance(change, dict) and "change" in change
     return (change["change"], change.get("members")) if numbered else line
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """What a file holds; nothing where it is gone or broken."""
-    try:
-        value = read_json(path)
-    except (OSError, BadFile):
-        return {}
-    return value if isinstance(value, dict) else {}

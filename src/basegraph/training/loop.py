@@ -40,6 +40,7 @@ class Loop:
         self.steps_per_epoch, self.total_steps = problem.steps_per_epoch, problem.total_steps
         self.evaluate_every = problem.config.epochs_between_evaluations()
         self.checkpoint_every = problem.config.checkpoint_every or self.evaluate_every
+        self.checkpoint_last = problem.config.checkpoint_last
 
     def run(self, signals: list[int]) -> list[list[Metrics] | Diverged]:
         """Step to the end, or until no run is left.
@@ -97,11 +98,12 @@ class Loop:
 
         self._each(add_missing_row)
 
-    @staticmethod
-    def _keep(run: Run, epoch: int, evaluates: bool, saves: bool) -> None:
+    def _keep(self, run: Run, epoch: int, evaluates: bool, saves: bool) -> None:
         row = run.evaluate(epoch) if evaluates else None
-        if saves:
+        if saves and (self.checkpoint_last or self.engine.step < self.total_steps):
             run.save()
+        elif saves:
+            run.folder.remove_checkpoint()
         if row is not None:
             run.watcher.evaluated(row)
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NotRequired, TypedDict, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
-from basegraph.engines.evaluation import Score, Selection
-from basegraph.storage.inputs import parse_json
+from basegraph.storage.inputs import BadFile, parse_json, read_text
 
+if TYPE_CHECKING:  # what loads torch: whoever reads metrics does without
+    from basegraph.engines.evaluation import Score, Selection
+
+MAX_METRICS_BYTES = 2**28
+"""The largest metrics.jsonl that is read: 256 MiB."""
 MAX_LINE = 2**16
 """The longest line of a metrics.jsonl, in characters."""
 
@@ -105,6 +110,7 @@ def make_metrics(
 def columns(name: str, score: Score, factor: float = 1.0) -> dict[str, float]:
     """A score as metrics of this name, in a unit that is so many of its own.
 
+    >>> from basegraph.engines.evaluation import Score
     >>> columns("loss", Score(0.5, 0.25, 1.0), factor=2)
     {'loss': 1.0, 'loss_averaged': 0.5, 'loss_worst': 2.0}
     """
@@ -131,3 +137,23 @@ def from_json(line: str) -> Metrics:
     if not isinstance(row, dict) or type(row.get("epoch")) is not int:
         raise ValueError("not a line of metrics")
     return cast(Metrics, row)
+
+
+def read_rows(path: Path) -> list[Metrics]:
+    """What a metrics.jsonl holds; a last line that was cut off by a kill is passed over.
+
+    Raises:
+        BadFile: If another line is broken.
+
+    """
+    if not path.is_file():
+        return []
+    lines = read_text(path, MAX_METRICS_BYTES).splitlines()
+    rows = []
+    for number, line in enumerate(lines):
+        try:
+            rows.append(from_json(line))
+        except ValueError:
+            if number < len(lines) - 1:
+                raise BadFile(f"{path}: line {number + 1} is broken") from None
+    return rows

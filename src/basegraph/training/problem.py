@@ -28,7 +28,7 @@ from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequen
 from basegraph.training.config import DEFAULTS, RunConfig
 from basegraph.training.modules import refuse_unknown_tokens
 from basegraph.training.schedule import learning_rate
-from basegraph.training.selection import everything, on_the_way
+from basegraph.training.selection import at_the_end, everything, on_the_way
 from basegraph.training.tokens import TokenScores, default_loss, measure_of
 from basegraph.training.traffic import BytesSent
 
@@ -111,11 +111,12 @@ class Problem:
         self.samples_per_node = len(rest) // config.nodes
         sets = {"test": np.arange(len(dataset.test)), "validation": validation}
         groups = {} if self.tokens is None else self.tokens.test_groups()
-        self.evaluated_last = everything(config.nodes, sets, groups)
+        whole = everything(config.nodes, sets, groups)
+        self.evaluated_last = at_the_end(config, whole)
         self.steps_per_epoch = config.epoch_steps or -(-self.samples_per_node // config.batch)
         self.evaluated = on_the_way(
             config,
-            self.evaluated_last,
+            whole,
             self._samples_per_epoch(),
             predictions=self.tokens.context if self.tokens else 1,
         )

@@ -1,4 +1,4 @@
-"""Which nodes and samples an evaluation uses: all at the end of a run, fewer on the way if asked.
+"""Which nodes and samples an evaluation uses: all at the end of a run, fewer where asked or before.
 
 Evaluating every node's own model takes n times as many forward passes as the sets have samples, so
 with many nodes it can take longer than the training in between. What is left out is drawn from the
@@ -41,6 +41,37 @@ def everything(
     """
     used = {name: part for name, part in sets.items() if len(part)}
     return Selection(np.arange(nodes), used, groups or {})
+
+
+def at_the_end(config: RunConfig, whole: Selection) -> Selection:
+    """What the last evaluation uses: everything, or fewer samples, but some of every group.
+
+    Args:
+        config: How many samples are asked for, and the seed that they are drawn from.
+        whole: All nodes and samples.
+
+    Example:
+        >>> whole = everything(3, {"test": np.arange(5)}, {"test": np.array([0, 0, 0, 0, 1])})
+        >>> last = at_the_end(RunConfig(nodes=3, evaluate_last=1), whole)
+        >>> bool(last.group_sizes("test").all())
+        True
+
+    """
+    if not config.evaluate_last:
+        return whole
+    chosen = {}
+    for part, (name, samples) in enumerate(whole.sets.items(), start=1):
+        drawn = sample(len(samples), config.evaluate_last, config.seed, part)
+        if name in whole.groups:
+            first_of_each = np.unique(whole.groups[name], return_index=True)[1]
+            without = ~np.isin(whole.groups[name][first_of_each], whole.groups[name][drawn])
+            drawn = np.sort(np.concatenate([drawn, first_of_each[without]]))
+        chosen[name] = drawn
+    return Selection(
+        whole.nodes,
+        {name: samples[chosen[name]] for name, samples in whole.sets.items()},
+        {name: groups[chosen[name]] for name, groups in whole.groups.items()},
+    )
 
 
 def on_the_way(

@@ -36,11 +36,24 @@ def test_habits_of_users():
     assert done.stdout.count("fine:") == 7
 
 
+def test_wires():
+    """Every wire as in the simulator; the average, bytes, resets; what is refused."""
+    done = nodes_of(5, "wires.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+
+
 def test_more_habits_of_users():
     """SAM, closures, clipped weights, several optimizers, evaluations in between."""
     done = nodes_of(2, "second_habits_script.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert done.stdout.count("fine:") == 10
+
+
+def test_one_checkpoint_for_all_nodes():
+    """As frameworks write it: by node 0, in safetensors, with the state inside of averaged()."""
+    done = nodes_of(3, "one_checkpoint.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+    assert done.stdout.count("fine:") == 3
 
 
 @pytest.mark.parametrize(

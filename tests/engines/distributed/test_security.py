@@ -1,4 +1,4 @@
-"""What docs/security.md says of torch: on which addresses its store listens."""
+"""What docs/explanation/security.md says of torch: on which addresses its store listens."""
 
 from __future__ import annotations
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from basegraph.algorithms.method import Method
+from basegraph.engines.distributed.local_shards import local, local_gradient
 from basegraph.errors import InvalidArgument
 
-BLOCK = 2**17
-"""Parameters that are moved at a time: a few such blocks fit into a core's cache."""
-SMALL_TENSOR = 2**12
-"""Parameters of a tensor up to which its gradient is put together with its neighbors'."""
+BLOCK = 2**19
+"""Parameters that are moved at a time: a few such blocks fit into a processor's cache, and are
+large enough for what Python does about each not to count."""
+SMALL_TENSOR = 2**16
+"""Parameters of a tensor up to which its gradient is put together with its neighbors': copying it
+takes less time than a block of its own."""
 
 
 class Options(NamedTuple):
@@ -64,46 +66,49 @@ def parts_of(
     first = 0
     for parameters, options in groups:
         for p in parameters:
-            if not p.numel():
-                continue
-            if p.grad is None or overflowed:
-                nothing = p.new_zeros(1).expand(p.numel())
-                yield GradientPart(first, nothing, options._replace(decay=0.0))
-            elif p.grad.is_sparse:
+            shard = local(p)
+            if p.grad is not None and p.grad.is_sparse:
                 raise InvalidArgument("gradient", "sparse", "must be dense")
+            grad = None if overflowed else local_gradient(p)
+            if not shard.numel():
+                continue
+            if grad is None:
+                nothing = shard.new_zeros(1).expand(shard.numel())
+                yield GradientPart(first, nothing, options._replace(decay=0.0))
             else:
-                grad = p.grad.reshape(-1)
+                grad = grad.reshape(-1)
                 yield GradientPart(first, grad if scale is None else grad / scale, options)
-            first += p.numel()
+            first += shard.numel()
 
 
 def in_blocks(parts: Iterable[GradientPart]) -> list[Block]:
     """Cut large parameters into several blocks, and join small ones with equal options."""
     blocks: list[Block] = []
-
-    def alike(part: GradientPart) -> tuple[bool, Options]:
-        return len(part.grad) <= SMALL_TENSOR, part.options
-
-    for (small, options), run in groupby(parts, alike):
-        together = list(run)
-        if small:
-            grads = [part.grad for part in together]
-            _cut(blocks, together[0].first, grads, options, together=True)
-        else:
-            for part in together:
-                _cut(blocks, part.first, list(torch.split(part.grad, BLOCK)), options)
+    for run in _runs(parts):
+        first, grad, (lr, decay, method) = run[0]
+        if len(run) > 1:
+            grad = torch.cat([part.grad for part in run])
+        for section in (grad,) if grad.numel() <= BLOCK else torch.split(grad, BLOCK):
+            where = slice(first, first + section.numel())
+            blocks.append(Block(where, section, lr, decay, method))
+            first = where.stop
     return blocks
 
 
-def _cut(
-    blocks: list[Block],
-    first: int,
-    grads: list[Tensor],
-    options: Options,
-    *,
-    together: bool = False,
-) -> None:
-    for grad in [torch.cat(grads)] if together else grads:
-        where = slice(first, first + len(grad))
-        blocks.append(Block(where, grad, options.lr, options.decay, options.method))
-        first += len(grad)
+def _runs(parts: Iterable[GradientPart]) -> Iterator[list[GradientPart]]:
+    """Small neighbors with equal options together, as many as fit a block; large ones alone."""
+    run: list[GradientPart] = []
+    size = 0
+    for part in parts:
+        width = part.grad.numel()
+        large = width > SMALL_TENSOR
+        if run and (large or size + width > BLOCK or part.options != run[0].options):
+            yield run
+            run, size = [], 0
+        if large:
+            yield [part]
+        else:
+            run.append(part)
+            size += width
+    if run:
+        yield run

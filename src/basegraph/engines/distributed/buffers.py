@@ -8,6 +8,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
+from basegraph.engines.distributed.local_shards import local
 from basegraph.errors import BasegraphError, InvalidArgument
 
 
@@ -88,7 +89,7 @@ class ModelBuffers:
     def _now(self) -> list[Tensor]:
         """The buffers, wherever `.to()` has put them since."""
         buffers = [m._buffers[name] for m, name in self._buffers]
-        return [b for b in buffers if b is not None]
+        return [local(b) for b in buffers if b is not None]
 
 
 def running_statistics(parameters: list[Tensor]) -> list[str]:

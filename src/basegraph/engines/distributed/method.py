@@ -69,8 +69,7 @@ class NodeMethod:
             if node.options.overlapped:
                 drift = node.exchanges.drift(step)
                 blocks = [self._decayed(block) for block in blocks]
-                if drift is not None:
-                    node.x_d.add_(drift)
+                node.exchanges.move(node.x_d, drift)
                 exchange = None
             else:
                 exchange = node.exchanges.at(step, average=self.method.centralized)
@@ -91,10 +90,31 @@ class NodeMethod:
         state: dict[str, Tensor] = self.state._asdict()
         return state if self.x_d is self.node.x_d else {"x": self.x_d, **state}
 
+    def own_vectors_from_here(self, step: int) -> dict[str, Tensor]:
+        """What to continue with on all nodes, if all of them have the model that is here now.
+
+        Args:
+            step: Steps made so far.
+
+        Returns:
+            As `own_vectors`: a state that is valid on any node is this one's, another begins anew.
+
+        """
+        x_d = self.node.x_d.clone()
+        if not self.method.keeps_state:
+            state: dict[str, Tensor] = self.method.state(x_d, step)._asdict()
+        else:
+            state = self.state._asdict()
+            if self.method.outer is not None:
+                state["anchor"] = x_d
+            if self.method.vectors == 2:
+                state[self.state._fields[0]] = x_d
+        return state if self.x_d is self.node.x_d else {"x": x_d, **state}
+
     @torch.no_grad()
     def restore(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` returned."""
-        self.node.exchanges.drop()
+        self.node.exchanges.reset()
         for name, vector in self.vectors().items():
             vector.copy_(vectors[name])
         self._show_model()

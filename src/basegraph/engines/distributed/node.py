@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines.distributed.buffers import ModelBuffers, warn_of_statistics
 from basegraph.engines.distributed.exchanges import Exchanges
 from basegraph.engines.distributed.initial import InitialModel
+from basegraph.engines.distributed.local_shards import is_sharded, local
 from basegraph.engines.distributed.meeting_plan import MeetingPlan
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
 from basegraph.engines.distributed.options import NodeOptions
-from basegraph.engines.distributed.parameters import FlatParameters
+from basegraph.engines.distributed.parameters import FlatParameters, NodeParameters
 from basegraph.engines.distributed.pending import NotFinite
 from basegraph.engines.distributed.recovery import generation, survivors
 from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles, writable_folder
@@ -58,7 +60,7 @@ class Node:
         self.buffers = None if model is None else ModelBuffers(model, parameters)
         if self.buffers is None and self.membership.node == 0 and topology.n > 1:
             warn_of_statistics(parameters)
-        self.flat = FlatParameters(parameters)
+        self.flat = node_parameters(parameters, self.membership, options)
         self.exchanges = Exchanges(self.flat, topology, self.membership, options)
         self.checkpoint = (
             None if options.checkpoint is None else writable_folder(options.checkpoint)
@@ -86,8 +88,9 @@ class Node:
 
         """
         require_alike({**self.facts(), "rounds": digest(self.topology), **facts}, self.membership)
-        tensors = [*self.flat.parameters, *self._others()]
+        tensors = [*self.flat.shards, *self._others()]
         self._initial = InitialModel(tensors, self.membership, broadcast=self.options.broadcast)
+        self.flat.gather()
         if self.checkpoint is None:
             return 0
         self._files = NodeFiles(self.checkpoint, self.membership)
@@ -95,7 +98,7 @@ class Node:
         self._files.begin(again.files if again else ())
         if again is None:
             return 0
-        self.x_d.copy_(again.x_d)
+        self.set_model(again.x_d)
         self.check_initial_model(resumed=True)
         if self.membership.node == 0:
             LOG.warning("%s; %s for n=%d", again, self.topology.spec, self.topology.n)
@@ -108,6 +111,7 @@ class Node:
         return {
             "number of the optimizer": self.exchanges.mixer.number,
             "parameters": [tuple(p.shape) for p in self.flat.parameters],
+            **self.flat.facts(),
             "names": None if self.buffers is None else self.buffers.names,
             "dtype": self.x_d.dtype,
             "buffers and frozen parameters": [(tuple(t.shape), t.dtype) for t in self._others()],
@@ -116,8 +120,8 @@ class Node:
         }
 
     def _others(self) -> list[Tensor]:
-        """Buffers and frozen parameters of the model."""
-        return [] if self.buffers is None else self.buffers.all()
+        """Buffers and frozen parameters of the model, as far as this process holds them."""
+        return [] if self.buffers is None else [local(t) for t in self.buffers.all()]
 
     # -- nodes that come and go --------------------------------------------------------------
 
@@ -134,7 +138,7 @@ class Node:
         again = survivors.restart(self.checkpoint, self.x_d, self.membership)
         if again is None:
             return 0
-        self.x_d.copy_(again.x_d)
+        self.set_model(again.x_d)
         return again.step
 
     def rebuild(self, step: int) -> None:
@@ -195,6 +199,7 @@ class Node:
         with self.rescued(step):
             self.check_initial_model(resumed=step > 0)
             yield
+            self.flat.scatter()
         if self.options.overlapped and not self.meetings.due(step + 1):
             self.exchanges.prefetch(step + 1)
         self.save_if_due(step + 1)
@@ -227,10 +232,9 @@ class Node:
 
     def check_parameters(self) -> None:
         """Make sure that the model still uses the vector that is trained."""
+        self.flat.gather()
         if self.buffers is not None:
             self.buffers.require_same_parameters()
-        if self.flat.left():
-            self.flat.take_back()
 
     def save_if_due(self, step: int) -> None:
         """Write a checkpoint of this node, if one is due after so many steps."""
@@ -251,7 +255,7 @@ class Node:
         own, exchange = self.buffers.gather(), self.exchanges.at(step, "buffers")
         if own is None or exchange is None:
             return None
-        return exchange(own, torch.empty_like(own))
+        return exchange(self.flat.total_inside(own), torch.empty_like(own))
 
     def put_buffers(self, mixed: Tensor | None) -> None:
         """Make these the model's buffers."""
@@ -269,6 +273,37 @@ class Node:
             x_d = average(self.x_d, Stamp(phase, step), how, network)
             own = None if self.buffers is None else self.buffers.gather()
             if own is not None:
+                own = self.flat.total_inside(own)
                 own = average(own, Stamp(phase, step, content="buffers"), how, network)
-        self.x_d.copy_(x_d)
+        self.set_model(x_d)
         self.put_buffers(own)
+
+    def set_model(self, x_d: Tensor) -> None:
+        """Make this vector the model."""
+        self.x_d.copy_(x_d)
+        self.flat.scatter()
+
+
+def node_parameters(
+    parameters: list[Tensor], membership: Membership, options: NodeOptions
+) -> NodeParameters:
+    """The parameters of a node that is one process, or of one that is several.
+
+    Raises:
+        InvalidArgument: They are shared by several processes, and something is not made for that.
+
+    """
+    if not any(is_sharded(p) for p in parameters):
+        return FlatParameters(parameters)
+    if membership.group is None:
+        raise InvalidArgument("membership", "live", "is for nodes of one process, without DTensors")
+    if options.checkpoint is not None:
+        raise InvalidArgument(
+            "checkpoint",
+            str(options.checkpoint),
+            "is for nodes of one process; where several share a model, use bg.save_checkpoint",
+        )
+    from basegraph.engines.distributed.sharded import ShardedParameters
+
+    ranks = dist.get_process_group_ranks(membership.group)
+    return ShardedParameters(parameters, ranks, options.model, options.timeout)

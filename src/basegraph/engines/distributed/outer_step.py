@@ -38,6 +38,7 @@ class OuterStep:
         self._anchor: Tensor | None = None  # of the first step: a model may be loaded before it
         self._state: Any = None
         self._way: Tensor | None = None
+        self._begun = False
 
     @torch.no_grad()
     def begin(self, step: int) -> None:
@@ -47,8 +48,15 @@ class OuterStep:
             step: Steps made so far.
 
         """
-        if self._anchor is None:
+        if self._anchor is None or not self._begun:
             self._set(self._node.x_d, self.method.state(self._node.x_d, step))
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Have vectors to load into, before the first step; that step begins where the model is."""
+        if self._anchor is None:
+            self._set(self._node.x_d, self.method.init(self._node.x_d))
+            self._begun = False
 
     @torch.no_grad()
     def step(self, step: int) -> None:
@@ -87,6 +95,24 @@ class OuterStep:
         """The anchor and the outer method's state, by name; none before the first step."""
         return {} if self._anchor is None else by_name(self._anchor, self._state)
 
+    def fresh(self) -> dict[str, Tensor]:
+        """Vectors like those that `vectors` returns after the first step, to be filled."""
+        x_d = self._node.x_d
+        return {n: torch.empty_like(v) for n, v in by_name(x_d, self.method.init(x_d)).items()}
+
+    def vectors_from_here(self, step: int) -> dict[str, Tensor]:
+        """What to continue from on all nodes, if all of them have the model that is here now.
+
+        Args:
+            step: Steps made so far.
+
+        """
+        if self._anchor is None:
+            return {}
+        x_d = self._node.x_d.clone()
+        keeps = self.method.keeps_state
+        return by_name(x_d, self._state if keeps else self.method.state(x_d, step))
+
     def load(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` has returned.
 
@@ -108,6 +134,7 @@ class OuterStep:
         self._set(moved[0], type(state)(*moved[1:]))
 
     def _set(self, anchor: Tensor, state: Any) -> None:
+        self._begun = True
         self._anchor = copy_of(anchor)
         self._state = type(state)(*(copy_of(part) for part in state))
         self._split = SplitStep(self.method)

@@ -1,11 +1,14 @@
-"""Parameters as views of one flat buffer, held to that at every step.
+"""The parameters of a node and the vector that is exchanged.
 
+`FlatParameters` are views of one flat buffer, and are held to that at every step:
 `model.double()`, `model.to(device)`, `p.data = ...` and `vector_to_parameters` give a parameter
 memory of its own. An optimizer that went on with the buffer would then train something that the
 model does not use.
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -17,6 +20,47 @@ from basegraph.errors import BasegraphError, InvalidArgument
 class ParametersMoved(BasegraphError):
     """Parameters were converted or moved after the optimizer had been built."""
 
+    def __init__(self, number: int, now: Tensor, before: Tensor) -> None:
+        super().__init__(
+            f"parameter {number} is {_words(now)} now and was {_words(before)} when the optimizer "
+            f"was built: convert and move the model first, then build the optimizer"
+        )
+
+
+class NodeParameters(Protocol):
+    """What a node trains, as far as this process holds it.
+
+    `FlatParameters` where a node is a process, `ShardedParameters` where it is several.
+    """
+
+    parameters: list[Tensor]
+    """As the optimizer has them."""
+    x_d: Tensor
+    """What this process holds of them, in one vector."""
+
+    @property
+    def shards(self) -> list[Tensor]:
+        """What this process holds of each parameter."""
+
+    def gather(self) -> None:
+        """Bring the vector up to date with the parameters."""
+
+    def scatter(self) -> None:
+        """Bring the parameters up to date with the vector."""
+
+    def shown(self, number: int, part: Tensor) -> Tensor:
+        """A part of a vector like `x_d` in the form of its parameter, in the same memory."""
+
+    def facts(self) -> dict[str, object]:
+        """What must be the same on all nodes, by name."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the first of its node."""
+
+    def total_inside(self, v: Tensor) -> Tensor:
+        """The sum of a vector over the processes of this node."""
+
 
 class FlatParameters:
     """Parameters, and the vector of which they are views.
@@ -24,43 +68,85 @@ class FlatParameters:
     >>> p = torch.nn.Parameter(torch.ones(2, 2))
     >>> flat = FlatParameters([p])
     >>> p.data = torch.zeros(2, 2)
-    >>> flat.left(), flat.take_back(), flat.x_d
-    (True, None, tensor([0., 0., 0., 0.]))
+    >>> flat.gather()
+    >>> flat.x_d
+    tensor([0., 0., 0., 0.])
     """
 
     def __init__(self, parameters: list[Tensor]) -> None:
-        kinds = {(p.device, p.dtype) for p in parameters}
-        if len(kinds) != 1:
-            given = sorted(f"{dtype} on {device}" for device, dtype in kinds)
-            raise InvalidArgument("params", given, "must all have one type and be on one device")
+        one_kind(parameters)
         self.parameters = parameters
         self.x_d = empty_like(parameters[0], size=sum(p.numel() for p in parameters))
         sections = torch.split(self.x_d, [p.numel() for p in parameters])
-        self._views = [v.view(p.shape) for v, p in zip(sections, parameters, strict=True)]
+        self._views = [
+            _with_own_storage(v.view(p.shape)) for v, p in zip(sections, parameters, strict=True)
+        ]
         self._places = [_place(view) for view in self._views]
-        self.take_back()
+        self._take_back()
 
-    def left(self) -> bool:
+    @property
+    def shards(self) -> list[Tensor]:
+        """What this process holds of each parameter: all of it."""
+        return [p.detach() for p in self.parameters]
+
+    def gather(self) -> None:
+        """Bring the vector up to date: take back the parameters that have left it."""
+        if self._left():
+            self._take_back()
+
+    def scatter(self) -> None:
+        """Bring the parameters up to date: they are, being views."""
+
+    def shown(self, number: int, part: Tensor) -> Tensor:
+        """A part of a vector like `x_d` in the shape of its parameter, in the same memory."""
+        return part.view(self.parameters[number].shape)
+
+    def facts(self) -> dict[str, object]:
+        """What must be the same on all nodes: nothing but the parameters' shapes."""
+        return {}
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the first of its node: it is the only one."""
+        return True
+
+    def total_inside(self, v: Tensor) -> Tensor:
+        """The sum of a vector over the processes of this node: the vector itself."""
+        return v
+
+    def _left(self) -> bool:
         """Whether a parameter is not in the buffer any more."""
         return [_place(p) for p in self.parameters] != self._places
 
-    def take_back(self) -> None:
+    def _take_back(self) -> None:
         """Make views of the buffer of all parameters again, with the values they have now."""
         for number, (p, view) in enumerate(zip(self.parameters, self._views, strict=True)):
             if _place(p) == _place(view):
                 continue
             if (p.dtype, p.device, p.shape) != (view.dtype, view.device, view.shape):
-                raise ParametersMoved(
-                    f"parameter {number} is {_words(p)} now and was {_words(view)} when the "
-                    f"optimizer was built: convert and move the model first, then build the "
-                    f"optimizer"
-                )
+                raise ParametersMoved(number, p, view)
             p.data = view.copy_(p.detach())
+
+
+def _with_own_storage(view: Tensor) -> Tensor:
+    """The same memory, as a tensor whose storage has nothing else.
+
+    safetensors and Hugging Face take tensors of one storage for tied weights, and save one of them.
+    """
+    return torch.utils.dlpack.from_dlpack(view)
 
 
 def _place(p: Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:
     """Where a tensor is. (The buffer lives, so nothing else can be at its addresses.)"""
     return p.data_ptr(), p.shape, p.stride()
+
+
+def one_kind(parameters: list[Tensor]) -> None:
+    """Refuse parameters of several types, or on several devices."""
+    kinds = {(p.device, p.dtype) for p in parameters}
+    if len(kinds) != 1:
+        given = sorted(f"{dtype} on {device}" for device, dtype in kinds)
+        raise InvalidArgument("params", given, "must all have one type and be on one device")
 
 
 def _words(p: Tensor) -> str:

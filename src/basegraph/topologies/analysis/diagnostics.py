@@ -39,7 +39,10 @@ MEANINGS = {
 }
 NO_STEADY_STATE = "infinite (no steady state)"
 """What tables show for D(ρ) where the step size ρ is too large for the topology."""
-NO_VERDICT = "None of these is a verdict: the smallest disagreement need not train best."
+NO_VERDICT = (
+    "None of these is a verdict: in our comparisons (docs/results), topologies with less "
+    "disagreement did not train better; exact ones did."
+)
 
 
 class Diagnostics(NamedTuple):

@@ -76,8 +76,8 @@ def ceca(n: int) -> Ceca:
     - d = 1: hear x' from node i - m - 1; x ← (x + x')/2, y ← (m y + (m+1) x')/(2m+1);
     - d = 0: hear y' from node i - m; x ← ((m+1) x + m y')/(2m+1), y ← (y + y')/2.
 
-    In the end m = n - 1 and x is the average of all, whatever y was at the start. docs/shorter.md
-    has the proof. A single node has one round in which nothing happens.
+    In the end m = n - 1 and x is the average of all, whatever y was at the start. The proof is in
+    docs/explanation/shorter.md. A single node has one round in which nothing happens.
 
     Args:
         n: Number of nodes.

@@ -1,0 +1,132 @@
+"""What is known of a topology before training, beside how it trained: does any of it predict?
+
+    python scripts/predictors.py docs/results --out docs/results/predictors
+
+Every comparison of topologies of degree one under the folder is read: the runs of `basegraph
+reproduce pairs`, and single runs in `vgg11`. A topology is scored by its test accuracy at the end
+less that of base in the same seed. Kendall's τ then says for each number of `bg.diagnose` whether
+topologies with less of it end higher (1: always, -1: never). With so few topologies τ is rough: the
+column p has its two-sided p-value.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from scipy.stats import kendalltau
+
+import basegraph as bg
+from basegraph.experiments.campaign import standard_error
+from basegraph.experiments.reporting import markdown
+from basegraph.experiments.store import ResultFolder
+from basegraph.training.config import read_saved
+
+NODES = 25
+REFERENCE = "base:k=1"
+PAIRS = ("pairs-cifar10", "pairs-cifar10-0.02", "pairs-digits")
+SINGLE_RUNS = "vgg11"
+Accuracies = dict[str, dict[int, float]]
+"""In percent, by topology and seed."""
+
+
+def comparisons(results: Path) -> dict[str, Accuracies]:
+    """The accuracies at the end of every comparison, by its folder."""
+    found: dict[str, Accuracies] = {}
+    for name in PAIRS:
+        ends: Accuracies = defaultdict(dict)
+        with open(results / name / "runs.csv", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                if not row["failure"]:
+                    ends[row["topology"]][int(row["seed"])] = 100 * float(row["test_accuracy"])
+        found[name] = ends
+    ends = defaultdict(dict)
+    for config in sorted((results / SINGLE_RUNS).glob("*/config.toml")):
+        settings = read_saved(config)
+        *_, last = config.with_name("metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        accuracy = json.loads(last)["test_accuracy"]
+        ends[settings["topology"]][settings["seed"]] = 100 * accuracy
+    return {**found, SINGLE_RUNS: ends}
+
+
+def known_of(spec: str) -> dict[str, float]:
+    """What is known before training; less is expected to be better."""
+    t = bg.topology(spec, n=NODES)
+    diagnostics = bg.diagnose(t)
+    return {
+        "rounds": t.period,
+        **{f"D({rho:g})": value for rho, value in diagnostics.training.items()},
+        "noise": diagnostics.noise,
+        "largest pair weight": float(diagnostics.weights.largest),
+        "not exact": float(not bg.consensus_error(t, range(NODES), t.period)[-1] < 1e-20),
+    }
+
+
+def scores(name: str, ends: Accuracies) -> list[dict[str, Any]]:
+    """A row per topology, the best first."""
+    rows = []
+    for spec, by_seed in ends.items():
+        gains = [
+            a - ends[REFERENCE][seed] for seed, a in by_seed.items() if seed in ends[REFERENCE]
+        ]
+        error = standard_error(gains)
+        rows.append(
+            {
+                "results": name,
+                "topology": spec,
+                "seeds": len(gains),
+                f"above {REFERENCE}": round(mean(gains), 2),
+                "standard error": "–" if error is None else round(error, 2),
+                **{k: round(v, 4) for k, v in known_of(spec).items()},
+            }
+        )
+    return sorted(rows, key=lambda row: -row[f"above {REFERENCE}"])
+
+
+def correlations(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Kendall's τ between less of a number and a higher accuracy, by comparison."""
+    rows = []
+    for name in dict.fromkeys(row["results"] for row in table):
+        mine = [row for row in table if row["results"] == name]
+        for column in known_of(REFERENCE):
+            less = [-row[column] for row in mine]
+            if len(set(less)) > 1:
+                tau, p = kendalltau(less, [row[f"above {REFERENCE}"] for row in mine])
+                rows.append(
+                    {
+                        "results": name,
+                        "topologies": len(mine),
+                        "number": column,
+                        "τ": round(float(tau), 2),
+                        "p": round(float(p), 2),
+                    }
+                )
+    return rows
+
+
+def main() -> None:
+    """Write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    files = ["scores.csv", "correlations.csv", "predictors.md"]
+    folder = ResultFolder(arguments.out, files, force=True)
+    read = comparisons(arguments.results)
+    table = [row for name, ends in read.items() for row in scores(name, ends)]
+    taus = correlations(table)
+    folder.table("scores.csv", table)
+    folder.table("correlations.csv", taus)
+    text = f"# Numbers before training, and how it ended\n\n{markdown(table)}\n{markdown(taus)}"
+    folder.text("predictors.md", text)
+    folder.provenance(", ".join(read))
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
