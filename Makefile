@@ -6,9 +6,15 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 
 .PHONY: demo test test-all docs pictures clean
 
+# Four stages, each with a picture in demo/: about a minute after the installation.
 demo: .venv/run-ready
+	mkdir -p demo
+	$(BIN)/basegraph topology base --nodes 6 --degree 1 --draw demo/rounds.png --force
 	$(BIN)/python examples/compare_topologies.py demo
-	$(BIN)/python examples/train_on_digits.py demo
+	$(BIN)/python examples/train_on_digits.py demo --seeds 1
+	$(BIN)/basegraph advise --nodes 25 --bandwidth 1Gbit --latency 1ms --model-size 9.2M --step-time 50ms --alpha 0.1
+	$(BIN)/basegraph bench model --nodes 2:1024 --bandwidth 1Gbit --latency 1ms --plot demo/scaling.png --force > demo/scaling.txt
+	@echo "pictures: demo/rounds.png (the topology), demo/consensus.png (averaging), demo/learning.png (training), demo/scaling.png (its cost on a network)"
 
 # `make test-all` also runs the tests marked slow, which go through more of the same cases.
 test test-all: .venv/test-ready

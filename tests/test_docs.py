@@ -39,6 +39,9 @@ NOT_RUN = {
     "docs/tutorials/script.md": ["a fragment"],
     "docs/howto/ddp.md": ["a fragment"] * 3,
     "docs/howto/distributed.md": ["a fragment"],
+    "docs/howto/integrations.md": [
+        *["installs packages", "a fragment", "needs tensorboard, wandb and mlflow", "a fragment"],
+    ],
     "docs/howto/live.md": ["installs packages"],
     "docs/howto/resume.md": ["a fragment", "continues a run that was stopped"],
     "docs/howto/slurm.md": ["needs a Slurm cluster"] * 2,

@@ -2,12 +2,14 @@
 
 Topologies: `topology` builds one of the catalogue `TOPOLOGIES`, `verify` proves that it averages
 exactly, `from_networkx` makes one of any graph, and `analysis` measures them (gossip on vectors,
-rates, bounds, disagreement). Methods: `algorithm` builds one of the catalogue `ALGORITHMS`.
+rates, bounds, disagreement). `advise` says which one to take on a network. Methods: `algorithm`
+builds one of the catalogue `ALGORITHMS`.
 
 Training: `RunConfig` says what to train, `train` does it with all nodes in one process, on a
 `Dataset` of your own if you pass one (`text` reads text files). `export` gives the model, and
 `sample` lets a model of text write.
-`DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process.
+`DecentralizedOptimizer` and `Gossip` are optimizers for PyTorch scripts with one node per process,
+or per group of processes; `save_checkpoint`, `load_checkpoint` and `save_averaged` save all nodes.
 These need torch: `pip install 'basegraph[train]'`.
 
 Names are imported on first use: `import basegraph` loads nothing else.
@@ -35,7 +37,15 @@ if TYPE_CHECKING:
         NotFiniteTime,
         PeerLost,
     )
+    from basegraph.experiments._advise import Advice, advise
+    from basegraph.experiments.choice import Choice
     from basegraph.extras import MissingExtra
+    from basegraph.optim.checkpoints import (
+        Restored,
+        load_checkpoint,
+        save_averaged,
+        save_checkpoint,
+    )
     from basegraph.optim.decentralized import DecentralizedOptimizer
     from basegraph.optim.gossip import Gossip
     from basegraph.topologies import analysis
@@ -80,7 +90,14 @@ else:
         "InvalidRound": "basegraph.errors",
         "NotFiniteTime": "basegraph.errors",
         "PeerLost": "basegraph.errors",
+        "Advice": "basegraph.experiments._advise",
+        "advise": "basegraph.experiments._advise",
+        "Choice": "basegraph.experiments.choice",
         "MissingExtra": "basegraph.extras",
+        "Restored": "basegraph.optim.checkpoints",
+        "load_checkpoint": "basegraph.optim.checkpoints",
+        "save_averaged": "basegraph.optim.checkpoints",
+        "save_checkpoint": "basegraph.optim.checkpoints",
         "DecentralizedOptimizer": "basegraph.optim.decentralized",
         "Gossip": "basegraph.optim.gossip",
         "analysis": "basegraph.topologies",
@@ -115,7 +132,11 @@ else:
         "train": "basegraph.training._train",
     }
     _NEEDS = dict.fromkeys(
-        ("DecentralizedOptimizer", "Gossip", "export", "sample", "train"), "torch"
+        (
+            *("DecentralizedOptimizer", "Gossip", "export", "sample", "train"),
+            *("Restored", "load_checkpoint", "save_averaged", "save_checkpoint"),
+        ),
+        "torch",
     )
     __getattr__, _names = lazy_names(__name__, _HOMES, _NEEDS)
 
@@ -129,8 +150,10 @@ __version__ = "0.1.0"
 __all__ = [
     "ALGORITHMS",
     "TOPOLOGIES",
+    "Advice",
     "BasegraphError",
     "Certificate",
+    "Choice",
     "Dataset",
     "DecentralizedOptimizer",
     "Diagnostics",
@@ -142,6 +165,7 @@ __all__ = [
     "Origin",
     "PairWeights",
     "PeerLost",
+    "Restored",
     "Round",
     "RunConfig",
     "Sequence",
@@ -150,6 +174,7 @@ __all__ = [
     "Topology",
     "TwoStateRound",
     "TwoStateSequence",
+    "advise",
     "algorithm",
     "analysis",
     "bytes_per_round",
@@ -159,9 +184,12 @@ __all__ = [
     "diagnose",
     "export",
     "from_networkx",
+    "load_checkpoint",
     "noise_disagreement",
     "pair_weights",
     "sample",
+    "save_averaged",
+    "save_checkpoint",
     "shortest_possible",
     "stay_home",
     "text",

@@ -19,10 +19,15 @@ EXTRAS = {
     "tensorboard": "tensorboard",
     "torchft": "live",
     "tokenizers": "text",
+    "accelerate": "hf",
+    "transformers": "hf",
+    "lightning": "lightning",
+    "wandb": "wandb",
+    "mlflow": "mlflow",
 }
 """Import name of an optional package -> the extra of basegraph that installs it."""
 
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow"}
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "mlflow": "mlflow-skinny"}
 """What pip calls a package, where that differs from its import name."""
 
 

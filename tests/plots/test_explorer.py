@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import basegraph as bg
-from basegraph.plots.explorer import LEFT_OUT, write_page
-from support.browser import needs_browser, open_file, require_fit
+from basegraph.plots.explorer import write_page
+from support.browser import needs_browser, open_explorer, require_fit
 from support.cli import ok, run_here
 
 
@@ -21,14 +23,6 @@ def test_a_spec_of_ones_own_cannot_end_the_script(tmp_path):
     assert text.count("<script>") == text.count("</script>") == 1
     (start,) = re.findall("const START = (.*);", text)
     assert json.loads(start)["topology"] == spec
-
-
-@pytest.mark.parametrize("name", LEFT_OUT)
-def test_refuses_what_it_cannot_show(tmp_path, name):
-    done = run_here("explore", "--out", "page.html", "--topology", name, "-n", "12", cwd=tmp_path)
-    assert done.returncode == 2
-    assert f"--topology='{name}': the page cannot show {name}" in done.stderr
-    assert not (tmp_path / "page.html").exists()
 
 
 @needs_browser
@@ -100,17 +94,190 @@ def test_choosing_and_comparing(page):
     page.fill("#n", "1000")
     page.press("#n", "Enter")
     assert "from 1 to 300" in page.locator("#problem").inner_text()
+    assert page.locator("#problem button").all_inner_texts() == ["n = 256"]
     page.fill("#n", "21")
     page.select_option("#name", "base")
     page.fill("#k", "3")
     page.press("#k", "Enter")
     page.check('#compared [value="torus"]')
     legend = page.locator("#legend").inner_text()
-    assert "base:k=3 (3)" in legend
-    assert "torus (4)" in legend
-    assert page.locator(".curve").count() == 4
+    assert re.search(r"base:k=3\s+3\s+4\s+83.1 MB, 3.33 s", legend)
+    assert re.search(r"torus\s+4\s+1\s+148 MB, 5.91 s\s+never exact", legend)
+    assert page.locator("#errors path.curve").count() == 4
     assert page.locator("#errors .exact").count() == 1
     assert page.url.endswith("#base:k=3/21")
+
+
+@needs_browser
+def test_an_n_that_is_not_there_suggests_others(page):
+    page.select_option("#name", "hyper-hypercube")
+    assert "no prime factor above 2" in page.locator("#problem").inner_text()
+    assert page.locator("#problem button").all_inner_texts() == ["n = 16", "n = 32"]
+    page.click("#problem button >> nth=1")
+    assert page.locator(".node").count() == 32
+    page.select_option("#name", "short")
+    page.fill("#n", "77")
+    page.press("#n", "Enter")
+    problem = page.locator("#problem").inner_text()
+    assert "basegraph explore --topology short:k=1 -n 77" in problem
+    assert page.locator("#problem button").all_inner_texts() == ["n = 72", "n = 80"]
+
+
+@needs_browser
+def test_opens_on_what_is_packed_for_it(browser, tmp_path):
+    ok("explore", "--out", tmp_path / "page.html", "--topology", "short:k=5", "-n", "77")
+    with open_explorer(browser, tmp_path / "page.html") as opened:
+        assert opened.locator("#problem").inner_text() == ""
+        assert opened.locator(".node").count() == 77
+        opened.keyboard.press("End")
+        assert "exact average" in opened.locator("#status").inner_text()
+        opened.goto(f"{(tmp_path / 'page.html').as_uri()}#short:k=1,home=true/25")
+        opened.wait_for_function("state.spec === 'short:k=1,home=true' && current.t.n === 25")
+        assert opened.is_checked("#home")
+
+
+@needs_browser
+@pytest.mark.parametrize("spec", ["base:k=1", "base:k=2", "short:k=2", "block-merge:k=2", "ceca"])
+def test_labels_lie_neither_on_each_other_nor_on_nodes(page, spec):
+    boxes = page.evaluate(
+        """(spec) => [6, 7, 12, 25, 31].map((n) => {
+          state.spec = spec; state.n = n; rebuild();
+          return Array.from({ length: current.t.period }, (_, step) => {
+            go(step);
+            return [".weight", ".node"].map((name) =>
+              [...document.querySelectorAll(name)].map((element) => {
+                const { left, right, top, bottom } = element.getBoundingClientRect();
+                return [left, right, top, bottom];
+              }));
+          });
+        }).flat()""",
+        spec,
+    )
+    apart = 0
+    for labels, nodes in boxes:
+        for i, (left, right, top, bottom) in enumerate(labels):
+            for other in [*labels[:i], *nodes]:
+                assert (
+                    right <= other[0] or other[1] <= left or bottom <= other[2] or other[3] <= top
+                )
+                apart += 1
+    assert apart > 100
+
+
+@needs_browser
+def test_many_edges_are_thinned_but_not_those_of_the_selected_node(page):
+    page.evaluate("state.spec = 'complete'; state.n = 200; rebuild(); select(3);")
+    assert "of them drawn, evenly chosen" in page.locator("#round").inner_text()
+    arcs = page.locator(".edge.chosen").get_attribute("d")
+    assert arcs.count("M") == 199
+    assert page.locator(".edge").first.get_attribute("d").count("M") < 1000
+
+
+@needs_browser
+def test_typing_a_node_selects_it_at_once(page):
+    page.locator("#node").press_sequentially("1")
+    assert page.locator(".node.selected").get_attribute("data-node") == "1"
+    page.locator("#node").press_sequentially("7")
+    assert page.locator(".node.selected").get_attribute("data-node") == "17"
+    page.locator("#node").press_sequentially("0")
+    assert "from 0 to 24" in page.locator("#problem").inner_text()
+    assert page.locator("#node").input_value() == "170"
+    page.fill("#node", "")
+    assert page.locator("#problem").inner_text() == ""
+
+
+@needs_browser
+def test_colors_say_how_far_from_the_average(page):
+    scale = page.locator("#scale").inner_text()
+    mean = page.evaluate("current.x0.reduce((a, b) => a + b) / 25")
+    assert f"average of all {mean:.2f}" in scale
+    page.keyboard.press("End")
+    assert page.evaluate("valueColor(current.scale.mean, current.scale)") == page.locator(
+        ".node"
+    ).first.get_attribute("fill")
+
+
+@needs_browser
+def test_bytes_and_seconds_follow_the_network(page):
+    page.keyboard.press("ArrowRight")
+    assert "has sent 36.9 MB in 1.48 s" in page.locator("#round").inner_text()
+    page.fill("#bandwidth", "10000")
+    page.fill("#latency", "0")
+    assert "has sent 36.9 MB in 29.5 ms" in page.locator("#round").inner_text()
+    row = page.locator('#legend [data-spec="base:k=1"]').inner_text()
+    assert "332 MB, 266 ms" in row
+
+
+@needs_browser
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_speed_and_reduced_motion(browser, tmp_path, motion):
+    write_page(tmp_path / "page.html", bg.topology("ring", n=5))
+    with open_explorer(browser, tmp_path / "page.html", reduced_motion=motion) as opened:
+        still = opened.evaluate(
+            "getComputedStyle(document.querySelector('.node')).transitionDuration"
+        )
+        assert (still == "0s") == (motion == "reduce")
+        opened.evaluate("window.setInterval = (tick, ms) => { window.ms = ms; return 1; }")
+        opened.click("#play")
+        assert opened.evaluate("ms") == (1400 if motion == "reduce" else 700)
+        opened.select_option("#speed", label="4×")
+        assert opened.evaluate("ms") == 175
+        assert opened.locator("#play").inner_text() == "Pause"
+
+
+@needs_browser
+def test_saves_svg_gif_and_the_python_line(page, tmp_path):
+    with page.expect_download() as saved:
+        page.click("#save-svg")
+    saved.value.save_as(tmp_path / "round.svg")
+    assert saved.value.suggested_filename == "base-k-1-n25.svg"
+    root = ElementTree.parse(tmp_path / "round.svg").getroot()
+    circles = root.findall(".//{http://www.w3.org/2000/svg}circle")
+    assert len(circles) == 25
+    assert {c.get("fill").partition("(")[0] for c in circles} == {"rgb"}
+    assert "var(" not in (tmp_path / "round.svg").read_text()
+    line = page.locator("#python").input_value()
+    names: dict[str, object] = {}
+    exec(line.partition("; t.draw")[0], names)
+    assert names["t"] == bg.topology("base", n=25)
+
+
+@needs_browser
+def test_a_gif_shows_one_period(page, tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    page.evaluate("state.spec = 'base:k=1'; state.n = 6; rebuild();")
+    with page.expect_download() as saved:
+        page.click("#save-gif")
+    saved.value.save_as(tmp_path / "period.gif")
+    with image.open(tmp_path / "period.gif") as gif:
+        assert (gif.format, gif.n_frames, gif.info["loop"]) == ("GIF", 5, 0)
+        assert gif.size == (480, 511)
+        frames = []
+        for frame in range(gif.n_frames):
+            gif.seek(frame)
+            frames.append((gif.info["duration"], gif.convert("RGB")))
+    assert [duration for duration, _ in frames] == [700, 700, 700, 700, 1400]
+    places = [place_of(node, 6) for node in range(6)]
+    first, last = ([frame.getpixel(p) for p in places] for _, frame in (frames[0], frames[-1]))
+    assert len(set(first)) > 3
+    assert len(set(last)) == 1  # all nodes hold the average
+    colors = page.evaluate(
+        """go(0), [...document.querySelectorAll(".node")].map((node) => {
+          node.style.transition = "none";
+          return getComputedStyle(node).fill.match(/\\d+/g).map(Number);
+        })"""
+    )
+    for shown, meant in zip(first, colors, strict=True):
+        assert max(abs(a - b) for a, b in zip(shown, meant, strict=True)) <= 8
+
+
+def place_of(node: int, n: int) -> tuple[int, int]:
+    """Where a node is in a GIF of 480 pixels across, in which the circle's radius is 100 of 248."""
+    angle = 2 * math.pi * node / n
+    scale = 480 / 248
+    return round(scale * (124 + 100 * math.sin(angle))), round(
+        scale * (124 - 100 * math.cos(angle))
+    )
 
 
 @needs_browser
@@ -120,7 +287,7 @@ def test_fits_a_phone_and_a_desk(browser, tmp_path, scheme, width):
     """Leaves a screenshot in pytest's temporary folder for a person to look at."""
     path = tmp_path / "page.html"
     write_page(path, bg.topology("base:k=2", n=25))
-    with open_file(browser, path, width=width, scheme=scheme) as opened:
+    with open_explorer(browser, path, width=width, scheme=scheme) as opened:
         opened.keyboard.press("ArrowRight")
         opened.screenshot(path=tmp_path / f"page-{scheme}-{width}.png", full_page=True)
         require_fit(opened, width, scheme)
@@ -132,7 +299,9 @@ def test_the_page_is_one_small_file(tmp_path):
     text = path.read_text(encoding="utf-8")
     assert len(text) < 10**6
     assert 'src="' not in text
-    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    for address in re.findall(r"https?://[^\"\s]+", text.replace("http://www.w3.org/2000/svg", "")):
+        assert f'<a href="{address}">' in text
+    assert "https://arxiv.org/abs/2305.11420" in text
     assert '"topology": "base:k=2"' in text
 
 
@@ -145,6 +314,7 @@ def test_the_page_is_one_small_file(tmp_path):
         (["--out", "page.html", "--topology", "rimg"], "did you mean 'ring'"),
         (["--out", "page.html", "--topology", "base:k=0"], "k=0: must be an integer ≥ 1"),
         (["--out", "page.html", "--topology", "base:redundant=false"], "has no option redundant"),
+        (["--out", "page.html", "--topology", "steady:home=true"], "has no option home"),
         (["--out", "page.html", "--topology", "one-peer-d-equidyn:eta=1/3"], "has no option eta"),
         ([], "--out"),
     ],

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import basegraph as bg
-from basegraph.plots.explorer import LEFT_OUT
+from basegraph.plots.colors import look
+from basegraph.plots.explorer.packing import ALL_UP_TO, CHOSEN, PACKED_SPECS
+from basegraph.topologies.analysis.network import cost
 from basegraph.topologies.short._euclid import factors as library_factors
 from basegraph.topologies.short._euclid import mirrors as library_mirrors
 from support.browser import needs_browser
@@ -120,11 +122,71 @@ def test_two_vectors_per_node_are_the_library_s(functions):
 @needs_browser
 def test_every_origin_has_a_color(functions):
     known = functions.evaluate("Object.keys(ORIGIN_COLORS)")
-    shown = {origin.label for origin in bg.Origin if not origin.label.startswith("block-")}
-    assert set(known) == shown
+    assert set(known) == {origin.label for origin in bg.Origin}
 
 
 @needs_browser
-def test_knows_the_whole_catalogue_but_what_it_says(functions):
-    known = functions.evaluate("Object.keys(CATALOGUE)")
-    assert sorted([*known, *LEFT_OUT]) == sorted(bg.TOPOLOGIES)
+def test_knows_the_whole_catalogue(functions):
+    assert sorted(functions.evaluate("Object.keys(CATALOGUE)")) == sorted(bg.TOPOLOGIES)
+
+
+PACKED_SIZES = [1, 2, 3, 5, 7, 12, 25, 33, ALL_UP_TO, CHOSEN[4]]
+
+
+@needs_browser
+@pytest.mark.parametrize("spec", PACKED_SPECS)
+def test_what_is_packed_is_the_library_s_arc_for_arc(functions, spec):
+    shown = functions.evaluate(
+        """([spec, sizes]) => sizes.map((n) => {
+          if (refusal(spec, n)) return refusal(spec, n);
+          const t = topology(spec, n);
+          return JSON.stringify(Array.from({ length: t.period }, (_, step) => t.round(step)));
+        })""",
+        [spec, PACKED_SIZES],
+    )
+    for n, text in zip(PACKED_SIZES, shown, strict=True):
+        try:
+            expected = library_rounds(spec, n, steps=0)
+        except bg.InvalidArgument:
+            assert "this page has other numbers of nodes" in text
+            continue
+        assert [sorted(round_) for round_ in json.loads(text)] == expected, (spec, n)
+
+
+COSTS = ["base:k=1", "base:k=3", "ring", "exponential", "ceca", "short:k=2", "steady"]
+
+
+@needs_browser
+@pytest.mark.parametrize("n", [2, 5, 25, 64])
+def test_costs_are_the_library_s(functions, n):
+    shown = functions.evaluate(
+        """([specs, n]) => {
+          const network = { bandwidth: 25e6, latency: 5e-3 };
+          const costs = specs.map((spec) => {
+            const t = topology(spec, n);
+            const { errors } = gossip(t, gaussianStart(n, 0), t.period);
+            return costOf(t, exactAt(errors) >= 0, 36924456, network);
+          });
+          const all = ALL_REDUCES.map((name) => allReduceCost(name, n, 36924456, network));
+          return [...costs, ...all];
+        }""",
+        [COSTS, n],
+    )
+    network = bg.analysis.Network(bandwidth=25e6, latency=5e-3)
+    for name, ours in zip([*COSTS, "all-reduce", "all-reduce-halving"], shown, strict=True):
+        known = cost(name, n, 36924456, network)
+        assert ours["rounds"] == known.rounds, name
+        assert ours["bytesPerStep"] == pytest.approx(known.bytes_per_step), name
+        assert ours["secondsPerStep"] == pytest.approx(known.seconds_per_step), name
+        assert ours["bytesToAverage"] == pytest.approx(known.bytes_to_average), name
+        assert ours["secondsToAverage"] == pytest.approx(known.seconds_to_average), name
+
+
+@needs_browser
+def test_looks_are_those_of_all_figures(functions):
+    specs = [*SPECS, *PACKED_SPECS, "base", "base:k=9", "short:k=7", "all-reduce", "nonesuch"]
+    shown = functions.evaluate("(specs) => specs.map(lookOf)", specs)
+    for spec, ours in zip(specs, shown, strict=True):
+        known = look(spec)
+        assert (ours["light"], ours["dark"]) == (known.color, known.dark), spec
+        assert tuple(map(float, ours["dashes"])) == known.dashes, spec

@@ -51,7 +51,15 @@ def open_file(
 def open_page(browser: Any, path: Path) -> Iterator[Any]:
     """The explorer on base:k=1 with 25 nodes."""
     write_page(path, bg.topology("base", n=25))
-    with open_file(browser, path) as opened:
+    with open_explorer(browser, path) as opened:
+        yield opened
+
+
+@contextmanager
+def open_explorer(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
+    """The explorer of a file, when it has read what is packed into it."""
+    with open_file(browser, path, **options) as opened:
+        opened.wait_for_selector("body[data-ready]", state="attached")
         yield opened
 
 

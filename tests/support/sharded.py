@@ -10,6 +10,20 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+import basegraph as bg
+
+KINDS = {
+    "adamw": lambda p, **o: bg.Gossip(torch.optim.AdamW(p, lr=0.02, betas=(0.8, 0.9)), **o),
+    "outer": lambda p, **o: bg.Gossip(
+        torch.optim.SGD(p, lr=0.05, momentum=0.9), local_steps=2, outer="dsgdm", **o
+    ),
+    "qg-dsgdm": lambda p, **o: bg.DecentralizedOptimizer(p, "qg-dsgdm", lr=0.02, **o),
+    "gradient-tracking": lambda p, **o: bg.DecentralizedOptimizer(
+        p, "gradient-tracking", lr=0.02, **o
+    ),
+}
+"""Optimizers of every kind, by name."""
+
 
 @cache
 def two_dimensions(shards: int = 2) -> DeviceMesh:
@@ -66,3 +80,21 @@ def train_whole(net: nn.Module, optimizer, node: int, first: int, last: int) -> 
         (net(x) - x.sum(dim=1, keepdim=True)).square().mean().backward()
         nn.utils.clip_grad_norm_(net.parameters(), 2.0)
         optimizer.step()
+
+
+def everything(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The model and the tensors of the optimizer's state, whole, by name."""
+    state = {}
+    for number, p in enumerate(parameters := list(net.parameters())):
+        for key, value in optimizer.state[p].items():
+            if isinstance(value, torch.Tensor):
+                full = value.full_tensor() if hasattr(value, "full_tensor") else value
+                state[f"{number}.{key}"] = full.detach().clone().reshape(-1)
+    assert parameters
+    return {"model": whole(net).clone(), **state}
+
+
+def same(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
+    assert mine.keys() == theirs.keys(), (mine.keys(), theirs.keys())
+    for name, tensor in mine.items():
+        assert torch.equal(tensor, theirs[name]), name

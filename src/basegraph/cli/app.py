@@ -12,6 +12,7 @@ import typer
 
 from basegraph import __version__
 from basegraph.cli import bench, data, reproduce
+from basegraph.cli.advise import advise
 from basegraph.cli.compare import compare
 from basegraph.cli.consensus import consensus
 from basegraph.cli.explore import explore
@@ -48,7 +49,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    *(topology, verify, lengths, consensus, explore),
+    *(advise, topology, verify, lengths, consensus, explore),
     *(train, sweep, watch, report, compare, export, sample),
 ):
     app.command()(command)

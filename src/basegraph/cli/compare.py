@@ -9,16 +9,29 @@ import typer
 
 from basegraph.cli.arguments import Force, check_picture
 from basegraph.cli.output import as_json, table
+from basegraph.cli.run_rows import mean_rows, run_row, setting_of, varied
 from basegraph.cli.runs import evaluated
-from basegraph.cli.scores import Unit, unit_of
+from basegraph.cli.scores import unit_of
+from basegraph.errors import InvalidArgument
+from basegraph.experiments.store import write_csv
+from basegraph.storage.files import writable
 
 
 def compare(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUNS...", help="runs, or folders with runs below them")
     ],
+    means: Annotated[
+        bool, typer.Option("--means", help="a row for runs that differ only in seed: mean ± std")
+    ] = False,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="draw learning curves to this file")
+    ] = None,
+    averaged: Annotated[
+        bool, typer.Option("--averaged", help="also draw the curves of the averaged model")
+    ] = False,
+    csv_path: Annotated[
+        Path | None, typer.Option("--csv", metavar="FILE", help="write the table to this .csv")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     force: Force = False,
@@ -27,27 +40,32 @@ def compare(
 
     Sweeps and other folders count for all runs below them that have been evaluated.
 
-    Example: basegraph compare runs/* --plot curves.png
+    Example: basegraph compare runs/* --means --csv runs.csv --plot curves.png --averaged
     """
+    if averaged and plot is None:
+        raise InvalidArgument("--averaged", True, "is about the curves: it needs --plot FILE")
     check_picture("--plot", plot, force=force)
+    if csv_path is not None:
+        writable("--csv", csv_path, suffixes=(".csv",), force=force)
     evaluated_runs = find_runs(runs)
     if plot is not None:
         from basegraph.plots.learning import draw_learning
 
-        draw_learning(evaluated_runs, [plot])
-    if json:
+        models = ("nodes", "averaged") if averaged else ("nodes",)
+        draw_learning(evaluated_runs, [plot], models=models)
+    rows = mean_rows(evaluated_runs) if means else [run_row(run) for run in evaluated_runs]
+    if csv_path is not None:
+        columns = list({name: None for row in rows for name in row})
+        write_csv(csv_path, [{name: row.get(name) for name in columns} for row in rows])
+    if json and means:
+        as_json(rows)
+    elif json:
         as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in evaluated_runs])
-        return
-    unit = unit_of(run["rows"][-1] for run in evaluated_runs)
-    scores = [f"{name} {unit.column}" for name in ("test", "averaged", "worst", "validation")]
-    tokens = any("tokens" in run["rows"][-1] for run in evaluated_runs)
-    spent = ["distance", *(["M tokens"] if tokens else []), "MB per node", "seconds"]
-    table(
-        ["run", "algorithm", "topology", "epoch", *scores, *spent],
-        [_line(run, unit, tokens) for run in evaluated_runs],
-    )
-    if plot is not None:
-        print(f"written to {plot}")
+    else:
+        _print(rows, means, varied([run["config"] for run in evaluated_runs]))
+        for path in (plot, csv_path):
+            if path is not None:
+                print(f"written to {path}")
 
 
 def find_runs(paths: list[Path]) -> list[dict[str, Any]]:
@@ -62,20 +80,34 @@ def find_runs(paths: list[Path]) -> list[dict[str, Any]]:
     ]
 
 
-def _line(run: dict[str, Any], unit: Unit, tokens: bool) -> list[object]:
-    last, config = run["rows"][-1], run["config"]
-    seen = f"{last['tokens'] / 1e6:.4g}" if "tokens" in last else "–"
-    return [
-        run["run"],
-        config["algorithm"],
-        config["topology"],
-        last["epoch"],
-        unit.cell(last, "test"),
-        unit.cell(last, "test", "averaged"),
-        unit.cell(last, "test", "worst"),
-        unit.cell(last, "validation"),
-        f"{last['consensus_distance']:.2g}",
-        *([seen] if tokens else []),
-        f"{last['bytes_per_node'] / 1e6:.1f}",
-        f"{last['seconds']:.0f}",
-    ]
+def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None:
+    unit = unit_of(rows)
+    scores = [f"{name} {unit.column}" for name in ("test", "averaged", "worst", "validation")]
+    tokens = any("tokens" in row for row in rows)
+    named = ["seeds"] if means else ["run"]
+    headings = ["α" if name == "alpha" else name for name in settings]
+    spent = ["distance", *(["M tokens"] if tokens else []), "MB per node", "seconds"]
+
+    def line(row: dict[str, Any]) -> list[object]:
+        seen = f"{row['tokens'] / 1e6:.4g}" if row.get("tokens") is not None else "–"
+        return [
+            row["algorithm"],
+            row["topology"],
+            *[row.get(name, "–") for name in settings],
+            row["epoch"],
+            unit.cell(row, "test"),
+            unit.cell(row, "test", "averaged"),
+            unit.cell(row, "test", "worst"),
+            unit.cell(row, "validation"),
+            f"{row['consensus_distance']:.2g}",
+            *([seen] if tokens else []),
+            f"{row['bytes_per_node'] / 1e6:.1f}",
+            f"{row['seconds']:.0f}",
+        ]
+
+    table(
+        [*named, "algorithm", "topology", *headings, "epoch", *scores, *spent],
+        [[row[named[0]], *line(row)] for row in rows],
+    )
+    if not means and len({setting_of(row) for row in rows}) < len(rows):
+        print("some runs differ only in their seed: --means shows mean ± standard deviation")

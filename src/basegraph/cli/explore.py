@@ -9,7 +9,7 @@ import typer
 
 from basegraph.cli.arguments import Force, whole_number
 from basegraph.errors import InvalidArgument
-from basegraph.plots.explorer import LEFT_OUT, MOST_SHOWN_NODES, write_page
+from basegraph.plots.explorer import MOST_SHOWN_NODES, OPTIONS, write_page
 from basegraph.storage.files import writable
 from basegraph.topologies.catalog import parse_spec
 from basegraph.topologies.catalog import topology as build
@@ -33,9 +33,8 @@ def explore(
     if n > MOST_SHOWN_NODES:
         raise InvalidArgument("--nodes", n, f"the page shows at most {MOST_SHOWN_NODES} nodes")
     start = build(topology, n)
-    if start.name in LEFT_OUT:
-        raise InvalidArgument("--topology", topology, f"the page cannot show {start.name}")
-    beyond = parse_spec(start.spec)[1].keys() - {"k", "degree", "seed"}
+    known = OPTIONS.get(start.name, {"k", "degree", "seed"})
+    beyond = parse_spec(start.spec)[1].keys() - known
     if beyond:
         raise InvalidArgument("--topology", topology, f"the page has no option {min(beyond)}")
     path = writable("--out", out, suffixes=(".html",), force=force)

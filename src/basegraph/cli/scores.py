@@ -25,11 +25,18 @@ class Unit(NamedTuple):
         return f"{value:.1%}" if self.measure == "accuracy" else f"{value:.4g}"
 
     def cell(self, row: Mapping[str, Any], part: str, whose: str = "", digits: int = 1) -> str:
-        """A score of a row in a table: on `test` or `validation`, of `averaged` or `worst`."""
-        value = row.get("_".join(filter(None, (part, self.measure, whose))))
+        """A score of a row in a table: on `test` or `validation`, of `averaged` or `worst`.
+
+        A row of means also has the deviation.
+        """
+        name = "_".join(filter(None, (part, self.measure, whose)))
+        value, deviation = row.get(name), row.get(f"{name}_std")
         if value is None:
             return "–"
-        return f"{100 * value:.{digits}f}" if self.measure == "accuracy" else f"{value:.4g}"
+        if self.measure == "accuracy":
+            spread = "" if deviation is None else f" ± {100 * deviation:.{digits}f}"
+            return f"{100 * value:.{digits}f}{spread}"
+        return f"{value:.4g}" + ("" if deviation is None else f" ± {deviation:.2g}")
 
 
 UNITS = (

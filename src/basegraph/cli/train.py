@@ -6,9 +6,10 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,9 +19,11 @@ from basegraph.cli.arguments import number, refuse_torchrun
 from basegraph.cli.output import COUNT, Bar
 from basegraph.cli.scores import said, said_of_evaluation, unit_of
 from basegraph.errors import InvalidArgument
-from basegraph.extras import optional_imports
 from basegraph.specs import refuse_twice
 from basegraph.training.config import DEFAULTS, SETTINGS, RunConfig, read_saved, read_toml
+
+if TYPE_CHECKING:
+    from basegraph.training.metrics import Metrics
 
 
 def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -70,8 +73,11 @@ def train(
     timeout: Annotated[
         str, typer.Option(metavar="S", help="seconds after which a distributed node counts as lost")
     ] = "300",
+    log: Annotated[
+        str, typer.Option(metavar="NAMES", help="track with tensorboard, wandb or mlflow, too")
+    ] = "",
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="write TensorBoard events into the folder too")
+        bool, typer.Option("--tensorboard", help="the same as --log tensorboard")
     ] = False,
     **flags: str | None,
 ) -> None:
@@ -117,26 +123,25 @@ def train(
         raise InvalidArgument(
             "--out", str(out), "is of processes that lost a node: resume with --engine distributed"
         )
+    from basegraph.cli.trackers import Trackers
     from basegraph.training.watcher import Watcher
 
     # Where nodes come and go, any of them may become node 0, which calls the watcher.
     speaks = not distributed or os.environ.get("RANK", "0") == "0"
-    writer = _event_writer() if tensorboard and speaks else None
+    names = f"{log},tensorboard" if tensorboard else log
     finished: list[Sequence[Mapping[str, Any]]] = []
-    with ExitStack() as open_events, _Display(speaks and not live) as display:
-        events: list[Any] = []  # opened when the run has its folder
+    with (
+        closing(Trackers(names if speaks else "")) as trackers,
+        _Display(speaks and not live) as display,
+    ):
 
         def started(facts: Mapping[str, Any]) -> None:
             display.started(facts)
-            if writer is not None and not events:
-                events.append(writer(str(out / "tensorboard")))
-                open_events.callback(events[0].close)
+            trackers.started(out, asdict(chosen))
 
-        def evaluated(row: Mapping[str, Any]) -> None:
+        def evaluated(row: Metrics) -> None:
             display.evaluated(row)
-            for file in events:
-                for name in row.keys() - {"epoch", "step"}:
-                    file.add_scalar(name, row[name], row["step"])
+            trackers.evaluated(row)
 
         watcher = Watcher(
             display.stepped, evaluated, started, ended=finished.append, noted=display.say
@@ -250,9 +255,3 @@ def _fewer(used: Mapping[str, Any], last: dict[str, int]) -> str:
         for name, count in last.items()
         if used[name] < count
     )
-
-
-def _event_writer() -> Any:
-    with optional_imports():
-        from torch.utils.tensorboard import SummaryWriter
-    return SummaryWriter

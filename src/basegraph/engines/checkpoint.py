@@ -157,15 +157,25 @@ def _opened(path: Path, schema: Schema | None) -> Iterator[tuple[Any, dict[str, 
             text = (file.metadata() or {})["basegraph"]
             if len(text) > MAX_TEXT_BYTES:
                 raise CheckpointError(f"{path}: is no checkpoint: {len(text)} bytes of facts")
-            yield file, _checked(path, parse_json(text), schema)
+            yield file, checked(path, parse_json(text), schema)
     except CheckpointError:
         raise
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise CheckpointError(f"{path}: is cut short or no checkpoint: {error}") from None
 
 
-def _checked(path: Path, facts: Any, schema: Schema | None) -> dict[str, Any]:
-    """The facts that the schema names, each of which is as it says."""
+def checked(path: Path, facts: Any, schema: Schema | None) -> dict[str, Any]:
+    """The facts that a schema names, each of which is as it says.
+
+    Args:
+        path: The file, for the error.
+        facts: What it holds.
+        schema: The facts to return, and what each must be; without one, all of them.
+
+    Raises:
+        CheckpointError: They do not keep to the schema.
+
+    """
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path}: is no checkpoint: its facts are {short(facts)}")
     if facts.get("format") != FORMAT:

@@ -3,6 +3,8 @@
 - `consensus.py`, `lengths.py`, `illustrations.py`, `table.py`: the paper's figures and table about
   topologies. Each measures (`measure`, `comparison`) and reproduces (`reproduce`).
 - `scaling.py`: what a step and the exact average cost on a network, by a model.
+- `_advise.py`: which topology and order to take (`bg.advise`), by that model and by what our runs
+  say about accuracy (`measured_accuracy.py`, a table made from docs/results).
 - `grid.py`: grids of configurations, from a sweep's file or from Python.
 - `sweep.py`: the runs of a grid, many side by side, on this machine; `on_ray.py` on a Ray cluster.
 - `campaign.py`: the skeleton of an experiment of many runs, whose learning rates are chosen on one

@@ -253,7 +253,7 @@ class DecentralizedOptimizer(NodeOptimizer):
 
     @torch.no_grad()
     def _step(self, *, without_gradient: bool = False) -> None:
-        self._require_own_model()
+        self.require_own_model()
 
         def work(step: int) -> None:
             self._steps.step(step, self._blocks(without_gradient))
@@ -319,10 +319,16 @@ class DecentralizedOptimizer(NodeOptimizer):
         if not self._allow_unstable:
             for group in self.param_groups:
                 self._warn_if_unstable(self._family.method(group), t, local_steps)
-        if not self.method.keeps_state:
-            self._steps.restart(self._node.x_d.clone(), change.step)
-        self._show_state()
+        self._set_step(change.step)
+        self.begin_with_other_nodes()
         super().nodes_changed(change)
+
+    def begin_with_other_nodes(self) -> None:
+        """Begin a state anew that is tied to the nodes that there were before."""
+        if not self.method.keeps_state:
+            self._node.check_parameters()
+            self._steps.restart(self._node.x_d.clone(), self.gossip_step)
+        self._show_state()
 
     def _warn_if_unstable(self, method: Method, t: AnyTopology, local_steps: int) -> None:
         """Of a topology that the optimizer was not built for: the others must not stop for it."""
@@ -332,9 +338,17 @@ class DecentralizedOptimizer(NodeOptimizer):
             LOG.warning("%s", error)
 
     def state_dict(self) -> dict[str, Any]:
-        """The learning rates, the method's state by parameter, and the number of steps made."""
+        """The learning rates, the method's state by parameter, and the number of steps made.
+
+        Inside of `averaged()`, it is one to go on with from the average, on all nodes: a state that
+        is tied to each node's model is begun anew, and momentum is this node's.
+        """
         self._show_state()
-        return super().state_dict()
+        state = super().state_dict()
+        if self._own is not None:
+            vectors = self._steps.own_vectors_from_here(self.gossip_step)
+            state["state"] = dict(enumerate(self._views.by_parameter(vectors)))
+        return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.

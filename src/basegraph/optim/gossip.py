@@ -190,8 +190,11 @@ class Gossip(NodeOptimizer):
         return self._step(lambda: self._adapt(closure))
 
     def _make_state(self) -> None:
-        """Make the state that a first step would make; no parameter moves."""
+        """Make the state that a first step would make; no parameter moves, and no step counts."""
         self.optimizer.step()
+        for values in self.optimizer.state.values():
+            if isinstance(values.get("step"), Tensor):
+                values["step"].zero_()
         if self._outer is not None:
             self._outer.prepare()
 
@@ -200,7 +203,7 @@ class Gossip(NodeOptimizer):
 
     @torch.no_grad()
     def _step(self, adapt: Callable[[], Any]) -> Any:
-        self._require_own_model()
+        self.require_own_model()
         self._require_same_groups()
         adapted: list[Any] = []  # the optimizer's step is made once, also if an exchange fails
 
@@ -237,9 +240,14 @@ class Gossip(NodeOptimizer):
 
     def nodes_changed(self, change: MembershipChange) -> None:
         """Go on with other nodes; an outer state that is tied to those before begins anew."""
-        if self._outer is not None and not self._outer.method.keeps_state:
-            self._outer.begin_anew(change.step)
+        self._set_step(change.step)
+        self.begin_with_other_nodes()
         super().nodes_changed(change)
+
+    def begin_with_other_nodes(self) -> None:
+        """Begin an outer state anew that is tied to the nodes that there were before."""
+        if self._outer is not None and not self._outer.method.keeps_state:
+            self._outer.begin_anew(self.gossip_step)
 
     def _adapt_and_combine(self, adapt: Callable[[], Any], step: int) -> Any:
         node, outer = self._node, self._outer
@@ -299,9 +307,11 @@ class Gossip(NodeOptimizer):
     def state_dict(self) -> dict[str, Any]:
         """The optimizer's own state, the outer method's, and the number of steps made.
 
-        It has the form of any torch optimizer's, with `gossip_step` in every group.
+        It has the form of any torch optimizer's, with `gossip_step` in every group. Inside of
+        `averaged()`, it is one to go on with from the average, on all nodes: the outer method's
+        anchor is the average, too.
         """
-        return self._wrapped.pack()
+        return self._wrapped.pack(None if self._own is None else self.gossip_step)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.

@@ -64,6 +64,11 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         return self._node.exchanges.mixer.traffic
 
     @property
+    def is_first_of_node(self) -> bool:
+        """Whether this process is the first of its node, or the only one."""
+        return self._node.flat.is_first
+
+    @property
     def topology(self) -> AnyTopology:
         """Who talks to whom."""
         return self._node.topology
@@ -212,9 +217,15 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         if self.on_membership_change is not None:
             self.on_membership_change(change)
 
-    def _require_own_model(self) -> None:
+    def require_own_model(self, call: str = "step()") -> None:
+        """Refuse a call inside of `averaged()`."""
         if self._own is not None:
-            raise BasegraphError("step() inside averaged(): that model is not this node's own")
+            raise BasegraphError(f"{call} inside averaged(): that model is not this node's own")
+        self._node.check_parameters()
+
+    def begin_with_other_nodes(self) -> None:
+        """Begin a state anew that is tied to the nodes that there were before."""
+        raise NotImplementedError
 
     def _require_no_join(self, call: str) -> None:
         """Refuse what nodes without data do not take part in."""

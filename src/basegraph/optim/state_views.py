@@ -30,15 +30,19 @@ class StateViews:
             return [whole] * len(self._sizes)
         return list(torch.split(whole, self._sizes))
 
+    def by_parameter(self, vectors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+        """The views of these vectors that belong to each parameter, by name."""
+        views: list[dict[str, Tensor]] = [{} for _ in self._flat.parameters]
+        for name, vector in vectors.items():
+            for number, part in enumerate(self._parts(vector)):
+                views[number][name] = part if part is vector else self._flat.shown(number, part)
+        return views
+
     def of(self, vectors: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, dict[str, Tensor]]]:
         """Each parameter with its views of these vectors, by name."""
         key = tuple(vector.data_ptr() for vector in vectors.values())
         if key not in self._known:  # a step may put the new state beside the old one: two at most
-            views: list[dict[str, Tensor]] = [{} for _ in self._flat.parameters]
-            for name, vector in vectors.items():
-                for number, part in enumerate(self._parts(vector)):
-                    views[number][name] = part if part is vector else self._flat.shown(number, part)
-            self._known[key] = views
+            self._known[key] = self.by_parameter(vectors)
         return zip(self._flat.parameters, self._known[key], strict=True)
 
     def load(

@@ -49,13 +49,20 @@ class WrappedState:
             return own
         merged = defaultdict(dict, {p: dict(values) for p, values in own.items()})
         for p, shown in self._views.of(self._outer_vectors()):
-            merged[p].update(shown)
+            if shown:  # an entry would mean that there is a state
+                merged[p].update(shown)
         return merged
 
-    def pack(self) -> dict[str, Any]:
-        """What `torch.optim.Optimizer.state_dict` returns."""
+    def pack(self, average_at: int | None = None) -> dict[str, Any]:
+        """What `torch.optim.Optimizer.state_dict` returns.
+
+        Args:
+            average_at: The number of steps made, if the model is the average of all nodes now and
+                the state is to be one that any of them can go on with.
+
+        """
         packed = self._optimizer.state_dict()
-        for number, (_, shown) in enumerate(self._views.of(self._outer_vectors())):
+        for number, shown in enumerate(self._views.by_parameter(self._outer_vectors(average_at))):
             if shown:
                 packed["state"].setdefault(number, {}).update(shown)
         return packed
@@ -109,8 +116,12 @@ class WrappedState:
         self._views.load(_outer_names(vectors), by_parameter)
         outer.load(vectors)
 
-    def _outer_vectors(self) -> dict[str, Tensor]:
-        return {} if self._outer is None else _outer_names(self._outer.vectors())
+    def _outer_vectors(self, average_at: int | None = None) -> dict[str, Tensor]:
+        outer = self._outer
+        if outer is None:
+            return {}
+        own = outer.vectors() if average_at is None else outer.vectors_from_here(average_at)
+        return _outer_names(own)
 
 
 def _outer_names(vectors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -3,8 +3,9 @@
 Every function draws rows of numbers, or a topology, to a file in the format of its suffix (`.png`,
 `.svg` or `.pdf`), which is written atomically: `draw_rounds`, `draw_consensus`, `draw_lengths`,
 `draw_learning`, `draw_scaling`. They need matplotlib, which is imported when one of them is first
-used: `pip install 'basegraph[plots]'`. `write_page` needs nothing more: it writes the interactive
-page of `basegraph explore` (package `explorer`).
+used: `pip install 'basegraph[plots]'`. `write_page` and `write_report` need nothing more: they
+write the interactive page of `basegraph explore` (package `explorer`) and the report on runs of
+`basegraph report` (package `report`).
 
 >>> from pathlib import Path
 >>> from tempfile import TemporaryDirectory
@@ -26,18 +27,20 @@ if TYPE_CHECKING:
     from basegraph.plots.explorer import write_page
     from basegraph.plots.learning import draw_learning
     from basegraph.plots.lengths import draw_lengths
+    from basegraph.plots.report import write_report
     from basegraph.plots.rounds import draw_rounds
     from basegraph.plots.scaling import draw_scaling
 else:
     _HOMES = {
         "draw_consensus": "basegraph.plots.consensus",
         "write_page": "basegraph.plots.explorer",
+        "write_report": "basegraph.plots.report",
         "draw_learning": "basegraph.plots.learning",
         "draw_lengths": "basegraph.plots.lengths",
         "draw_rounds": "basegraph.plots.rounds",
         "draw_scaling": "basegraph.plots.scaling",
     }
-    _NEEDS = dict.fromkeys(_HOMES.keys() - {"write_page"}, "matplotlib")
+    _NEEDS = dict.fromkeys(_HOMES.keys() - {"write_page", "write_report"}, "matplotlib")
     __getattr__, __dir__ = lazy_names(__name__, _HOMES, _NEEDS)
 
 __all__ = [
@@ -47,4 +50,5 @@ __all__ = [
     "draw_rounds",
     "draw_scaling",
     "write_page",
+    "write_report",
 ]

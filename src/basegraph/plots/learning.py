@@ -79,7 +79,7 @@ def title_of(configs: Sequence[dict[str, Any]]) -> str:
     }
     by_alpha = first.get("split", "dirichlet") == "dirichlet"
     parts = [f"n = {first['nodes']}"] if "nodes" in shared else []
-    parts += [str(first["dataset"])] if "dataset" in shared else []
+    parts += [_data_name(str(first["dataset"]))] if "dataset" in shared else []
     parts += [f"α = {first['alpha']:g}"] if "alpha" in shared and by_alpha else []
     parts += [str(first["split"])] if "split" in shared and not by_alpha else []
     parts += [str(first["model"])] if "model" in shared else []
@@ -214,6 +214,12 @@ def _stretch(axes: list[Axes], best: float) -> None:
         axis.yaxis.set_minor_locator(NullLocator())
         axis.yaxis.set_major_formatter(FuncFormatter(plain))
         axis.set_ylim(max(low, 0), best + floor / 2)
+
+
+def _data_name(dataset: str) -> str:
+    """A dataset in a title: of `images:PATH` and `text:PATH` the last part of the path."""
+    kind, colon, path = dataset.partition(":")
+    return kind + colon + path.rstrip("/").rpartition("/")[2]
 
 
 def _is_central(config: dict[str, Any]) -> bool:

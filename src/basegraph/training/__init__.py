@@ -3,7 +3,7 @@
 A run has one noun per thing: `RunConfig` is what is asked, `Problem` what is computed (data, model,
 topology and method, built from the configuration), `Run` where it stands, `RunFolder` what is on
 disk, `Metrics` one row of `metrics.jsonl`. `Loop` makes the steps of one or several runs on an
-engine, and a `Watcher` is called on the way.
+engine, and a `Watcher` is called on the way. A `Logger` gets the metrics, too.
 
 `train` trains all nodes of a run in this process, `export` gives the model, and `sample` lets a
 model of text write; `train_together` trains several runs side by side; `train_distributed` trains
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from basegraph.training.config import RunConfig
     from basegraph.training.elastic import train_distributed
     from basegraph.training.folder import RunFolder
+    from basegraph.training.loggers import Logger
     from basegraph.training.loop import Loop
     from basegraph.training.metrics import Metrics
     from basegraph.training.problem import Facts, Problem
@@ -41,6 +42,7 @@ else:
         "RunFolder": "basegraph.training.folder",
         "Metrics": "basegraph.training.metrics",
         "Watcher": "basegraph.training.watcher",
+        "Logger": "basegraph.training.loggers",
         "Loop": "basegraph.training.loop",
         "Interrupted": "basegraph.errors",
         "export": "basegraph.training._export",
@@ -56,6 +58,7 @@ __all__ = [
     "Diverged",
     "Facts",
     "Interrupted",
+    "Logger",
     "Loop",
     "Metrics",
     "Problem",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from basegraph.training.config import RunConfig
 from basegraph.training.datasets import load_dataset, require_enough
 from basegraph.training.estimate import estimate
 from basegraph.training.folder import RunFolder, open_run
+from basegraph.training.loggers import Logger, Loggers
 from basegraph.training.loop import Loop
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.metrics import Metrics
@@ -48,6 +49,7 @@ def train(
     dataset: Dataset | None = None,
     module: nn.Module | None = None,
     loss: Loss | None = None,
+    loggers: Sequence[Logger] = (),
 ) -> list[Metrics]:
     """Train all nodes of a run in this process, or continue a run.
 
@@ -65,6 +67,8 @@ def train(
         dataset: Data of your own: images, or any arrays that the module takes.
         module: Any module that is a function of its parameters and samples alone.
         loss: `loss(outputs, targets)`, a mean over samples; cross-entropy if left out.
+        loggers: What gets the metrics of each evaluation, too, and is closed at the end, as those
+            of `basegraph.integrations`.
 
     Returns:
         The rows of metrics.jsonl, one per evaluation.
@@ -93,9 +97,16 @@ def train(
             raise InvalidArgument(name, value, f"must be a {kind}; RunConfig takes names")
     if loss is not None and not callable(loss):
         raise InvalidArgument("loss", loss, "must be a function of outputs and targets")
-    folder = Path(out)
-    with open_run(folder, resume=resume) as opened:
-        watchers = {folder: watcher} if watcher else {}
+    folder, log = Path(out), Loggers(loggers)
+    watcher = watcher or Watcher()
+    tell = watcher.evaluated
+
+    def evaluated(row: Metrics) -> None:
+        tell(row)
+        log.evaluated(row)
+
+    with closing(log), open_run(folder, resume=resume) as opened:
+        watchers = {folder: replace(watcher, evaluated=evaluated)}
         own = Own(topology, algorithm, loss)
         (result,) = _train({opened: config}, watchers, dataset, module, own)
     if isinstance(result, Diverged):

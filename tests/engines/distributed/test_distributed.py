@@ -43,6 +43,13 @@ def test_more_habits_of_users():
     assert done.stdout.count("fine:") == 10
 
 
+def test_one_checkpoint_for_all_nodes():
+    """As frameworks write it: by node 0, in safetensors, with the state inside of averaged()."""
+    done = nodes_of(3, "one_checkpoint.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+    assert done.stdout.count("fine:") == 3
+
+
 @pytest.mark.parametrize(
     ("how", "order"),
     [(signal.SIGKILL, "combine-then-adapt"), (signal.SIGSTOP, "adapt-then-combine")],

@@ -91,6 +91,27 @@ class NodeMethod:
         state: dict[str, Tensor] = self.state._asdict()
         return state if self.x_d is self.node.x_d else {"x": self.x_d, **state}
 
+    def own_vectors_from_here(self, step: int) -> dict[str, Tensor]:
+        """What to continue with on all nodes, if all of them have the model that is here now.
+
+        Args:
+            step: Steps made so far.
+
+        Returns:
+            As `own_vectors`: a state that is valid on any node is this one's, another begins anew.
+
+        """
+        x_d = self.node.x_d.clone()
+        if not self.method.keeps_state:
+            state: dict[str, Tensor] = self.method.state(x_d, step)._asdict()
+        else:
+            state = self.state._asdict()
+            if self.method.outer is not None:
+                state["anchor"] = x_d
+            if self.method.vectors == 2:
+                state[self.state._fields[0]] = x_d
+        return state if self.x_d is self.node.x_d else {"x": x_d, **state}
+
     @torch.no_grad()
     def restore(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` returned."""

@@ -100,6 +100,19 @@ class OuterStep:
         x_d = self._node.x_d
         return {n: torch.empty_like(v) for n, v in by_name(x_d, self.method.init(x_d)).items()}
 
+    def vectors_from_here(self, step: int) -> dict[str, Tensor]:
+        """What to continue from on all nodes, if all of them have the model that is here now.
+
+        Args:
+            step: Steps made so far.
+
+        """
+        if self._anchor is None:
+            return {}
+        x_d = self._node.x_d.clone()
+        keeps = self.method.keeps_state
+        return by_name(x_d, self._state if keeps else self.method.state(x_d, step))
+
     def load(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` has returned.
 

@@ -78,7 +78,9 @@ class FlatParameters:
         self.parameters = parameters
         self.x_d = empty_like(parameters[0], size=sum(p.numel() for p in parameters))
         sections = torch.split(self.x_d, [p.numel() for p in parameters])
-        self._views = [v.view(p.shape) for v, p in zip(sections, parameters, strict=True)]
+        self._views = [
+            _with_own_storage(v.view(p.shape)) for v, p in zip(sections, parameters, strict=True)
+        ]
         self._places = [_place(view) for view in self._views]
         self._take_back()
 
@@ -124,6 +126,14 @@ class FlatParameters:
             if (p.dtype, p.device, p.shape) != (view.dtype, view.device, view.shape):
                 raise ParametersMoved(number, p, view)
             p.data = view.copy_(p.detach())
+
+
+def _with_own_storage(view: Tensor) -> Tensor:
+    """The same memory, as a tensor whose storage has nothing else.
+
+    safetensors and Hugging Face take tensors of one storage for tied weights, and save one of them.
+    """
+    return torch.utils.dlpack.from_dlpack(view)
 
 
 def _place(p: Tensor) -> tuple[int, torch.Size, tuple[int, ...]]:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.distributed import distributed_c10d
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
+from torch.utils.dlpack import from_dlpack
 
 from basegraph.engines.distributed.local_shards import is_sharded, local
 from basegraph.engines.distributed.memory import empty_like
@@ -104,9 +105,10 @@ class ShardedParameters:
         """A part of a vector like `x_d` as a `DTensor` that is sharded as its parameter is."""
         p = self.parameters[number]
         assert isinstance(p, DTensor)
-        local_part = part.view(p._local_tensor.shape)
+        # The same memory without an offset: torch cannot copy DTensors whose local part has one.
+        at_zero = from_dlpack(part.view(p._local_tensor.shape))
         return DTensor.from_local(
-            local_part,
+            at_zero,
             p.device_mesh,
             p.placements,
             run_check=False,

@@ -1,33 +1,44 @@
 """The interactive page: one self-contained HTML file, put together from the files beside this.
 
-The page computes every sequence itself; the tests hold it to the library, arc for arc. It has no
-copy of the constructions in `LEFT_OUT`, which need a plan or a table.
+The page computes most sequences itself; the tests hold it to the library, arc for arc. Those that
+need a plan or a table are computed here and packed into it (`packing.py`).
 """
 
 from __future__ import annotations
 
 import json
-from importlib.resources import files
+from html import escape
+from importlib import metadata
 from pathlib import Path
 
-from basegraph.storage.files import replacing
+from basegraph.plots.colors import TABLE
+from basegraph.plots.explorer.packing import PACKED, packed
+from basegraph.plots.pages import write_html
 from basegraph.topologies.core.sequence import Topology
 
-SCRIPTS = ("draws.js", "euclid.js", "topologies.js", "gossip.js", "draw.js", "app.js")
+SCRIPTS = (
+    *("draws.js", "arcs.js", "euclid.js", "paper.js", "baselines.js", "packed.js", "catalogue.js"),
+    *("looks.js", "gossip.js", "cost.js", "edges.js", "labels.js", "round.js", "errors.js"),
+    *("gif.js", "export.js", "state.js", "panels.js", "app.js"),
+)
 CHOICES = (
     "base:k=1",
     "base:k=2",
     "base:k=4",
+    "short:k=1",
+    "short:k=2",
+    "steady",
     "euclid",
+    "ceca",
     "one-peer-exponential",
     "exponential",
     "ring",
     "torus",
-    "ceca",
 )
 MOST_SHOWN_NODES = 300
-LEFT_OUT = ("short", "steady", "block-mix", "block-merge")
-"""Topologies of the catalogue that the page cannot show."""
+OPTIONS = {name: {"k", "home"} if name == "short" else {"k"} for name in PACKED}
+"""What the page can set of topologies that are packed; of the others k, degree and seed."""
+PAPER = "https://arxiv.org/abs/2305.11420"
 
 
 def write_page(path: Path, start: Topology) -> None:
@@ -35,7 +46,7 @@ def write_page(path: Path, start: Topology) -> None:
 
     Args:
         path: The file to write, which is replaced whole.
-        start: The topology that it opens on; none of `LEFT_OUT`, at most `MOST_SHOWN_NODES` nodes.
+        start: The topology that it opens on; at most `MOST_SHOWN_NODES` nodes.
 
     """
     choice = {
@@ -44,19 +55,19 @@ def write_page(path: Path, start: Topology) -> None:
         "compared": ["one-peer-exponential", "ring"],
         "choices": CHOICES,
     }
-    folder = files(__package__)
-    scripts = [f"const START = {_literal(choice)};"]
-    scripts += [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
-    page = (folder / "page.html").read_text(encoding="utf-8")
-    page = page.replace("/* STYLE */", (folder / "style.css").read_text(encoding="utf-8"))
-    page = page.replace("/* SCRIPT */", "\n".join(scripts))
-    with replacing(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
+    values = {
+        "START": choice,
+        "LOOKS": json.loads(TABLE.read_text(encoding="utf-8")),
+        "PACKED": packed(start.spec, start.n),
+    }
+    write_html(path, __name__, scripts=SCRIPTS, values=values, parts={"LINKS": _links()})
 
 
-def _literal(value: object) -> str:
-    """A value in a script inside of HTML: nothing in it can end the script."""
-    text = json.dumps(value)
-    for sign in "<>&":  # which JSON has within strings only
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
+def _links() -> str:
+    """The paper, and what the package's metadata name."""
+    try:
+        named = metadata.metadata("basegraph").get_all("Project-URL") or []
+    except metadata.PackageNotFoundError:
+        named = []
+    pairs = [("Paper", PAPER), *(tuple(line.split(", ", 1)) for line in named)]
+    return " · ".join(f'<a href="{escape(url)}">{escape(text)}</a>' for text, url in pairs)

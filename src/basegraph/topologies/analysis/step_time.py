@@ -53,9 +53,20 @@ def ddp_step(load: Load, size: int, network: Network, computing: float) -> float
     >>> round(ddp_step(load("all-reduce", 8), 10**6, slow, 0.1), 3)
     0.24
     """
-    buckets = max(1, ceil(size / BUCKET))
-    ((_, each),) = load.seconds(size / buckets, network)
+    buckets = _buckets(size)
+    each = ddp_exchange(load, size, network) / buckets
     backward = BACKWARD * computing
     last_alone = backward + each
     one_after_another = backward / buckets + buckets * each
     return computing - backward + max(last_alone, one_after_another)
+
+
+def ddp_exchange(load: Load, size: int, network: Network) -> float:
+    """Seconds of DDP's communication: all buckets, each of which waits for the latency anew."""
+    buckets = _buckets(size)
+    ((_, each),) = load.seconds(size / buckets, network)
+    return buckets * each
+
+
+def _buckets(size: int) -> int:
+    return max(1, ceil(size / BUCKET))

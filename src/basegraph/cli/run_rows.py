@@ -1,0 +1,74 @@
+"""Runs as rows of a table: one per run, or one per setting with means over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean, stdev
+from typing import Any
+
+from basegraph.training.config import SETTINGS
+
+ALWAYS = ("alpha", "lr")
+"""Settings that have a column even where all runs agree."""
+FREE = {name for name, setting in SETTINGS.items() if setting.free}
+NAMED = {"topology", "algorithm", "seed"}
+MEASURED = ("test_", "validation_")
+
+
+def varied(configs: list[dict[str, Any]]) -> list[str]:
+    """The settings that a table needs columns for: α, lr, and those in which runs differ.
+
+    >>> varied([{"alpha": 0.1, "lr": 0.1, "nodes": n, "seed": n} for n in (5, 25)])
+    ['alpha', 'lr', 'nodes']
+    """
+    names = sorted({name for config in configs for name in config} - FREE - NAMED - {*ALWAYS})
+    differing = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
+    return [*ALWAYS, *differing]
+
+
+def run_row(run: dict[str, Any]) -> dict[str, Any]:
+    """A run: its name, its settings, and where it ended."""
+    config = run["config"]
+    settings = {name: config[name] for name in SETTINGS if name in config and name not in FREE}
+    return {"run": run["run"], **settings, **run["rows"][-1]}
+
+
+def setting_of(row: Mapping[str, Any]) -> str:
+    """What runs share that differ in nothing but their seed."""
+    return repr([(name, row.get(name)) for name in SETTINGS if name not in {*FREE, "seed"}])
+
+
+def mean_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row per setting: how many seeds, and mean and standard deviation of what was measured.
+
+    A deviation is called as its metric with `_std` behind, and None where there is one seed.
+    """
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        row = run_row(run)
+        groups.setdefault(setting_of(row), []).append(row)
+    made = []
+    for rows in groups.values():
+        first = rows[0]
+        settings = {n: first[n] for n in first if n in SETTINGS and n != "seed"}
+        made.append(
+            {
+                "seeds": len({row.get("seed") for row in rows}),
+                **settings,
+                "epoch": min(row["epoch"] for row in rows),
+                **_means([{n: row[n] for n in row if n not in SETTINGS} for row in rows]),
+            }
+        )
+    return made
+
+
+def _means(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    means: dict[str, Any] = {}
+    for name in rows[0]:
+        values = [row[name] for row in rows if isinstance(row.get(name), int | float)]
+        if name in ("run", "epoch") or len(values) < len(rows):
+            continue
+        means[name] = fmean(values)
+        if name.startswith(MEASURED) and not name.endswith("_samples"):
+            means[f"{name}_std"] = stdev(values) if len(values) > 1 else None
+    return means

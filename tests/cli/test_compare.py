@@ -1,0 +1,83 @@
+"""`basegraph compare`: columns, means over seeds, files; on the runs of docs/results."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from support.cli import ok, run_here
+
+RUNS = Path(__file__).resolve().parents[2] / "docs" / "results" / "vgg11"
+SEEDS = sorted(RUNS.glob("*-[12]"))
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_row_for_every_run(tmp_path):
+    text = ok("compare", *SEEDS, "--csv", tmp_path / "runs.csv")
+    assert text.splitlines()[0].split()[:6] == ["run", "algorithm", "topology", "α", "lr", "epoch"]
+    assert "differ only in their seed: --means" in text
+    rows = read(tmp_path / "runs.csv")
+    assert [row["run"] for row in rows] == [path.name for path in SEEDS]
+    assert {row["alpha"] for row in rows} == {row["lr"] for row in rows} == {"0.1"}
+    assert list(rows[0])[:4] == ["run", "topology", "nodes", "algorithm"]
+
+
+def test_means_over_seeds(tmp_path):
+    text = ok("compare", *SEEDS, "--means", "--csv", tmp_path / "means.csv")
+    rows = read(tmp_path / "means.csv")
+    assert [(row["topology"], row["seeds"]) for row in rows] == [
+        ("base:k=1", "2"),
+        ("one-peer-exponential", "2"),
+        ("short:k=1,home=true", "2"),
+    ]
+    ended = [
+        json.loads((RUNS / run / "metrics.jsonl").read_text().splitlines()[-1])["test_accuracy"]
+        for run in ("base-1", "base-2")
+    ]
+    assert float(rows[0]["test_accuracy"]) == pytest.approx(sum(ended) / 2)
+    spread = abs(ended[0] - ended[1]) / 2**0.5
+    assert float(rows[0]["test_accuracy_std"]) == pytest.approx(spread)
+    assert f"{50 * sum(ended):.1f} ± {100 * spread:.1f}" in text
+    assert json.loads(ok("compare", *SEEDS, "--means", "--json"))[0]["seeds"] == 2
+
+
+def test_one_seed_has_no_deviation():
+    text = ok("compare", RUNS / "base-1", "--means")
+    assert "±" not in text
+    assert "83.9" in text
+
+
+def test_settings_that_differ_have_a_column():
+    """Seed 0 was trained with another path to the same data."""
+    heading = ok("compare", RUNS).splitlines()[0].split()
+    assert "dataset" in heading
+    assert "nodes" not in heading
+
+
+def test_the_averaged_model_is_drawn_below(tmp_path):
+    picture = tmp_path / "curves.svg"
+    ok("compare", *SEEDS, "--plot", picture, "--averaged")
+    drawn = picture.read_text()
+    assert "averaged model's test accuracy" in drawn.replace("&#x27;", "'")
+    assert "GB sent per node" in drawn
+    assert "n = 25, images:cifar10-jpeg, α = 0.1, vgg11, η = 0.1, 2 seeds" in drawn
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--averaged"], "--averaged=True: is about the curves: it needs --plot FILE"),
+        (["--csv", "table.txt"], "--csv='table.txt': must end in .csv"),
+    ],
+)
+def test_mistakes(flags, complaint):
+    result = run_here("compare", RUNS, *flags)
+    assert result.returncode == 2
+    assert complaint in result.stderr
