@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -44,6 +45,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
+html_show_search_summary = False  # it would be fetched, which pages from disk may not do
 html_show_sphinx = html_show_copyright = False
 html_theme_options = {"navigation_with_keys": True}
 
@@ -51,15 +53,16 @@ html_theme_options = {"navigation_with_keys": True}
 def title_of_a_table(_: Sphinx, name: str, source: list[str]) -> None:
     """Give the tables that experiments have written a title, as a page must have one."""
     if name.startswith("results/") and not source[0].lstrip().startswith("#"):
-        _, folder, table = name.split("/")
-        source[0] = f"# {folder}: {table}\n\n{source[0]}"
+        _, *folders, table = name.split("/")
+        source[0] = f"# {'/'.join(folders)}: {table}\n\n{source[0]}"
 
 
-def escape_bars(
+def mend_docstring(
     _: Sphinx, kind: str, name: str, thing: object, options: object, lines: list[str]
 ) -> None:
-    """Let |x| in a docstring be an absolute value and not a substitution."""
-    lines[:] = [line.replace("|", r"\|") for line in lines]
+    """Let |x| be an absolute value, and `name`s a plural; reStructuredText reads both otherwise."""
+    text = "\n".join(lines).replace("|", r"\|")
+    lines[:] = re.sub(r"(?<!`)(`[^`\n]+`)(?=\w)", r"\1\\ ", text).split("\n")
     if kind in ("attribute", "property"):
         ATTRIBUTES[name] = list(lines)
 
@@ -77,5 +80,5 @@ ATTRIBUTES: dict[str, list[str]] = {}
 def setup(app: Sphinx) -> None:
     """Connect the functions above."""
     app.connect("source-read", title_of_a_table)
-    app.connect("autodoc-process-docstring", escape_bars, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", mend_docstring, priority=400)  # before napoleon
     app.connect("autodoc-process-docstring", restore_attributes, priority=600)

@@ -10,10 +10,13 @@ The comments are replaced by Markdown before a page is parsed.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import pkgutil
 import re
+import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +24,7 @@ from commands import command_reference
 from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
+from sphinx.ext.napoleon import GoogleDocstring
 from sphinx.util.docutils import SphinxRole
 
 import basegraph
@@ -72,17 +76,25 @@ def packages_below(name: str) -> list[str]:
 def exports(module: ModuleType) -> list[str]:
     """The names that a package exports, other packages left out."""
     listed = getattr(module, "__all__", [])
-    return [name for name in listed if not inspect.ismodule(getattr(module, name))]
+    return [name for name in listed if not inspect.ismodule(public(module, name))]
+
+
+def public(module: ModuleType, name: str) -> object:
+    """What a package exports by this name; None if it needs an extra that is not installed."""
+    try:
+        return getattr(module, name)
+    except ImportError:
+        return None
 
 
 def home(package: str, name: str) -> str:
     """The outermost package that exports this object by the same name: it is documented there."""
-    thing = getattr(import_module(package), name)
+    thing = public(import_module(package), name)
     outermost = package
     while package:
         package = package.rpartition(".")[0]
         if package and name in exports(module := import_module(package)):
-            outermost = package if getattr(module, name) is thing else outermost
+            outermost = package if public(module, name) is thing else outermost
     return outermost
 
 
@@ -93,7 +105,9 @@ def entries(module: str, chosen: list[str]) -> str:
 
 def entry(module: str, name: str) -> str:
     """Choose the directive for one name."""
-    thing = getattr(import_module(module), name)
+    thing = public(import_module(module), name)
+    if thing is None:
+        return unimported(module, name)
     if inspect.isclass(thing):
         kind = "exception" if issubclass(thing, BaseException) else "class"
         return f".. auto{kind}:: {module}.{name}\n   :members:\n   :inherited-members: {FOREIGN}"
@@ -102,31 +116,41 @@ def entry(module: str, name: str) -> str:
     return f".. py:data:: {name}\n   :module: {module}\n\n{data_docstring(module, name)}"
 
 
+def unimported(package: str, name: str) -> str:
+    """Document what cannot be imported here, from its source."""
+    for statement in ast.walk(source(package)):
+        if isinstance(statement, ast.ImportFrom) and name in [a.name for a in statement.names]:
+            for found in ast.walk(source(statement.module or "")):
+                if isinstance(found, ast.ClassDef | ast.FunctionDef) and found.name == name:
+                    kind = "class" if isinstance(found, ast.ClassDef) else "function"
+                    text = str(GoogleDocstring(ast.get_docstring(found) or ""))
+                    lines = "\n".join(f"   {line}" for line in text.splitlines())
+                    return f".. py:{kind}:: {name}\n   :module: {package}\n\n{lines}"
+    raise LookupError(f"{package}.{name}")
+
+
+def source(module: str) -> ast.Module:
+    """The code of a module, which is not imported."""
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
+
+
 FOREIGN = "Optimizer, Module, tuple, dict, int, Exception, Protocol, Generic"
 """Bases whose members are documented elsewhere."""
 
 
 def data_docstring(module: str, name: str) -> str:
-    """Find the string below the assignment of a constant, where it is defined."""
+    """Find the string below the assignment of a constant, in the module that assigns it."""
     value = getattr(import_module(module), name)
-    for path in [module, *sorted(m for m in SOURCES if m.startswith("basegraph"))]:
-        home = import_module(path)
-        if getattr(home, name, None) is value:
-            found = re.search(
-                rf'^{name}\b[^\n]*=.*?\n"""(.*?)"""',
-                inspect.getsource(home),
-                re.MULTILINE | re.DOTALL,
-            )
-            if found:
-                return "\n".join(f"   {line}" for line in found[1].strip().splitlines())
+    assigned = re.compile(rf'^{name}\b[^\n]*=.*?\n"""(.*?)"""', flags=re.MULTILINE | re.DOTALL)
+    homes = [loaded for key, loaded in sys.modules.items() if key.startswith("basegraph")]
+    for loaded in [one for one in homes if vars(one).get(name) is value]:
+        found = assigned.search(inspect.getsource(loaded))
+        if found:
+            return "\n".join(f"   {line}" for line in found[1].strip().splitlines())
     return f"   A {type(value).__name__}."
-
-
-SOURCES = {
-    info.name
-    for info in pkgutil.walk_packages(basegraph.__path__, "basegraph.")
-    if "kernels" not in info.name and not info.name.endswith("__main__")
-}
 
 
 def rst(text: str) -> str:
