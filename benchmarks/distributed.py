@@ -47,6 +47,7 @@ from basegraph.engines.distributed.stamp import Stamp
 from basegraph.engines.signals import logged_signals
 from basegraph.experiments.scaling import Network, cost
 from basegraph.models.networks import build
+from basegraph.wires import Wire, wire
 
 SHAPES = {"lenet": (1, 28, 28), "vgg11": (3, 32, 32)}
 
@@ -91,7 +92,7 @@ def raw(size: int, t: bg.Topology) -> Callable[[], None]:
     return exchange
 
 
-def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], None]:
+def mix(size: int, spec: str, wire: Wire | None = None) -> Callable[[], None]:
     t = bg.topology(spec, n=dist.get_world_size())
     mixer, schedule = DistributedMixer(FixedMembership(), wire=wire), Schedule(t, dist.get_rank())
     x, clock = torch.randn(size), [0]
@@ -103,7 +104,9 @@ def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], N
     return exchange
 
 
-def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
+def forms(
+    name: str, wires: str
+) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
     """What is measured, and how those that communicate behind the next step are brought to rest."""
     n = dist.get_world_size()
     size = sum(p.numel() for p in Shapes(name).parameters())
@@ -112,7 +115,7 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
         "one number": raw(1, bg.topology("base:k=1", n=n)),
         "raw": raw(size, bg.topology("base:k=1", n=n)),
         "mix base:k=1": mix(size, "base:k=1"),
-        "mix base:k=1, bf16": mix(size, "base:k=1", torch.bfloat16),
+        **{f"mix base:k=1, {w}": mix(size, "base:k=1", wire(w)) for w in wires.split(",")},
         "mix ring": mix(size, "ring"),
         "mix exponential": mix(size, "exponential"),
         "all-reduce one number": lambda: dist.all_reduce(number),
@@ -153,7 +156,9 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
     return works, rest
 
 
-def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str, float]:
+def modeled(
+    times: dict[str, float], size: int, rate: float | None, wires: list[str]
+) -> dict[str, float]:
     """Seconds that the model gives for what was measured."""
     n, latency = dist.get_world_size(), times["one number"]
     if rate is None:
@@ -163,7 +168,7 @@ def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str,
     shapes = {
         "raw": ("base:k=1", size),
         "mix base:k=1": ("base:k=1", size),
-        "mix base:k=1, bf16": ("base:k=1", size // 2),
+        **{f"mix base:k=1, {w}": ("base:k=1", wire(w).message_bytes(size // 4)) for w in wires},
         "mix ring": ("ring", size),
         "mix exponential": ("exponential", size),
     }
@@ -174,8 +179,8 @@ def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str,
     return {**gossip, "all-reduce": cost("all-reduce", n, size, inner).seconds_per_step}
 
 
-def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
-    works, rest = forms(name)
+def measure(name: str, wires: str, rounds: int, count: int, rate: float | None) -> None:
+    works, rest = forms(name, wires)
     taken: dict[str, list[float]] = {label: [] for label in works}
     for turn in range(rounds + 1):
         for label, work in works.items():
@@ -192,7 +197,7 @@ def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
         return
     times = {label: median(spent) for label, spent in taken.items()}
     size = 4 * sum(p.numel() for p in Shapes(name).parameters())
-    model = modeled(times, size, rate)
+    model = modeled(times, size, rate, wires.split(","))
     for label, spent in times.items():
         known = model.get(label)
         print(
@@ -209,9 +214,10 @@ def as_rank(options: argparse.Namespace) -> None:
     for name in options.models.split(","):
         count = {"lenet": 20, "vgg11": 4}[name]
         if options.netns:
-            measure(name, options.rounds, count // 2, bandwidth("--rate", options.rate))
+            rate = bandwidth("--rate", options.rate)
+            measure(name, options.wires, options.rounds, count // 2, rate)
         else:
-            measure(name, options.rounds, count, None)
+            measure(name, options.wires, options.rounds, count, None)
     dist.destroy_process_group()
 
 
@@ -257,6 +263,7 @@ def main() -> None:
     parser.add_argument("--ranks", default="4,8")
     parser.add_argument("--models", default="lenet,vgg11")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--wires", default="bf16,int8,topk:0.01", help="that mix base:k=1 uses")
     parser.add_argument("--netns", action="store_true", help="ranks in network namespaces")
     parser.add_argument("--rate", default="200mbit", help="of a link, each way (with --netns)")
     parser.add_argument("--delay", default="0ms", help="of a link (with --netns)")
