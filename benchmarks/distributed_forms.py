@@ -87,7 +87,9 @@ def mix(size: int, spec: str, sent_as: str | None = None) -> Callable[[], None]:
     return exchange
 
 
-def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
+def forms(
+    name: str, wires: list[str]
+) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
     """What is measured, and how those that communicate behind the next step are brought to rest."""
     n = dist.get_world_size()
     size = sum(p.numel() for p in Shapes(name).parameters())
@@ -96,7 +98,7 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
         "one number": raw(1, bg.topology("base:k=1", n=n)),
         "raw": raw(size, bg.topology("base:k=1", n=n)),
         "mix base:k=1": mix(size, "base:k=1"),
-        "mix base:k=1, bf16": mix(size, "base:k=1", "bf16"),
+        **{f"mix base:k=1, {w}": mix(size, "base:k=1", w) for w in wires},
         "mix ring": mix(size, "ring"),
         "mix exponential": mix(size, "exponential"),
         "all-reduce one number": lambda: dist.all_reduce(number),
