@@ -114,7 +114,7 @@ def test_the_first_message_of_a_link_is_whole():
     """So the first period is that of exact gossip, whatever is sent later."""
     t = bg.topology("base:k=1", n=8)
     x = starts(8)
-    torch.testing.assert_close(mixed(t, "topk:0.01", x, t.period), x.mean(0).expand(8, -1))
+    torch.testing.assert_close(mixed(t, "topk:0.01,step=1.0", x, t.period), x.mean(0).expand(8, -1))
 
 
 @pytest.mark.parametrize("spec", ["float32", "bf16"])
