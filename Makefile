@@ -11,9 +11,9 @@ demo: .venv/run-ready
 	mkdir -p demo
 	$(BIN)/basegraph topology base --nodes 6 --degree 1 --draw demo/rounds.png --force
 	$(BIN)/python examples/compare_topologies.py demo
-	$(BIN)/python examples/train_on_digits.py demo --seeds 1
+	$(BIN)/python examples/train_on_digits.py demo --seeds 1 --epochs 60
 	$(BIN)/basegraph advise --nodes 25 --bandwidth 1Gbit --latency 1ms --model-size 9.2M --step-time 50ms --alpha 0.1
-	$(BIN)/basegraph bench model --nodes 2:1024 --bandwidth 1Gbit --latency 1ms --plot demo/scaling.png --force > demo/scaling.txt
+	$(BIN)/basegraph bench model --nodes 2:256 --bandwidth 1Gbit --latency 1ms --topologies base:k=1,ring,all-reduce,all-reduce-halving --plot demo/scaling.png --force > demo/scaling.txt
 	@echo "pictures: demo/rounds.png (the topology), demo/consensus.png (averaging), demo/learning.png (training), demo/scaling.png (its cost on a network)"
 
 # `make test-all` also runs the tests marked slow, which go through more of the same cases.
@@ -50,6 +50,7 @@ pictures: .venv/run-ready
 			--epochs 30 --evaluate-every 5 --seed 0 --out demo/tutorial/$$name; \
 	done
 	$(BIN)/basegraph compare demo/tutorial/* --plot docs/images/tutorial-curves.png --force
+	$(BIN)/python scripts/draw_results.py
 
 clean:
 	rm -rf .venv demo build

@@ -3,10 +3,12 @@
 All forms move the same model, random tensors in the shapes of LeNet or VGG-11, whose gradients cost
 almost nothing. `raw` is one batch of isend/irecv of the same bytes with the round's partner and
 nothing else; `all-reduce` is the flat all-reduce of the gradients; `DDP` and `decent-dp` (if that
-package is installed, with its one-peer exponential graph) are whole steps of those, and so is
-`basegraph`: backward pass, momentum update, exchange. decent-dp's exchange runs behind the next
-step; the last one of those measured is waited for. `mix` is basegraph's exchange alone. Times are
-medians over interleaved rounds of the slowest rank's time; `cpu ms` is processor time per rank.
+package is installed, with its one-peer exponential graph) are whole steps of those, and so are
+`basegraph` (DecentralizedOptimizer) and `Gossip`: backward pass, momentum update, exchange. The
+exchange of decent-dp runs behind the next step, and so does that of the forms named `behind`
+(combine-then-adapt); the last one measured is waited for. `mix` is basegraph's exchange alone.
+Times are medians over interleaved rounds of the slowest rank's time; `cpu ms` is processor time per
+rank.
 
 Beside what was measured stands what the model of `basegraph bench model` says. Its latency is that
 of one number, measured: of its exchange, and, as a collective's messages do not pass through
@@ -29,128 +31,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from statistics import median
 
 import netns
 import torch
 import torch.distributed as dist
+from distributed_forms import Shapes, forms
 from provenance import header
-from torch import Tensor, nn
 
 import basegraph as bg
-from basegraph.engines.distributed.membership.fixed import FixedMembership
-from basegraph.engines.distributed.mixer import DistributedMixer
-from basegraph.engines.distributed.neighbors import Schedule
-from basegraph.engines.distributed.stamp import Stamp
 from basegraph.engines.signals import logged_signals
 from basegraph.experiments.scaling import Network, cost
-from basegraph.models.networks import build
 from basegraph.units import bandwidth, seconds
-
-SHAPES = {"lenet": (1, 28, 28), "vgg11": (3, 32, 32)}
-
-
-class Shapes(nn.Module):
-    """Parameters in a model's shapes, and a loss whose gradient is cheap."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        model = build(name, SHAPES[name], 10, seed=0)
-        self.tensors = nn.ParameterList([p.detach().clone() for p in model.parameters()])
-
-    def forward(self, x: Tensor) -> Tensor:
-        return sum(x * p.sum() for p in self.tensors)  # type: ignore[return-value]
-
-
-def whole_step(net: nn.Module, optimizer: torch.optim.Optimizer | None) -> Callable[[], None]:
-    one = torch.ones(())
-
-    def step() -> None:
-        if optimizer is not None:
-            optimizer.zero_grad()
-        net(one).backward()
-        if optimizer is not None:
-            optimizer.step()
-
-    return step
-
-
-def raw(size: int, t: bg.Topology) -> Callable[[], None]:
-    node = dist.get_rank()
-    out, box, clock = torch.randn(size), torch.empty(size), [0]
-
-    def exchange() -> None:
-        peers = list(t.neighbors(node, clock[0]))
-        clock[0] += 1
-        ops = [dist.P2POp(dist.irecv, box, peer) for peer in peers]
-        ops += [dist.P2POp(dist.isend, out, peer) for peer in peers]
-        for work in dist.batch_isend_irecv(ops) if ops else []:
-            work.wait()
-
-    return exchange
-
-
-def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], None]:
-    t = bg.topology(spec, n=dist.get_world_size())
-    mixer, schedule = DistributedMixer(FixedMembership(), wire=wire), Schedule(t, dist.get_rank())
-    x, clock = torch.randn(size), [0]
-
-    def exchange() -> None:
-        mixer.mix(x, Stamp("step()", clock[0]), schedule.at(clock[0]), out=x)
-        clock[0] += 1
-
-    return exchange
-
-
-def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
-    """What is measured, and how those that communicate behind the next step are brought to rest."""
-    n = dist.get_world_size()
-    size = sum(p.numel() for p in Shapes(name).parameters())
-    buffer, number = torch.randn(size), torch.randn(1)
-    works = {
-        "one number": raw(1, bg.topology("base:k=1", n=n)),
-        "raw": raw(size, bg.topology("base:k=1", n=n)),
-        "mix base:k=1": mix(size, "base:k=1"),
-        "mix base:k=1, bf16": mix(size, "base:k=1", torch.bfloat16),
-        "mix ring": mix(size, "ring"),
-        "mix exponential": mix(size, "exponential"),
-        "all-reduce one number": lambda: dist.all_reduce(number),
-        "all-reduce": lambda: dist.all_reduce(buffer),
-    }
-    net = Shapes(name)
-    optimizer = bg.DecentralizedOptimizer(net.parameters(), lr=1e-6, topology="base:k=1")
-    works["basegraph"] = whole_step(net, optimizer)
-    net = Shapes(name)
-    sgd = torch.optim.SGD(net.parameters(), lr=1e-6, momentum=0.9)
-    works["basegraph Gossip"] = whole_step(net, bg.Gossip(sgd, "base:k=1"))
-    rest: dict[str, Callable[[], None]] = {}
-    ddp = nn.parallel.DistributedDataParallel(Shapes(name))
-    sgd = torch.optim.SGD(ddp.parameters(), lr=1e-6, momentum=0.9)
-    works["DDP"] = whole_step(ddp, sgd)
-    net = Shapes(name)
-    sgd = torch.optim.SGD(net.parameters(), lr=1e-6, momentum=0.9)
-    works["no communication"] = whole_step(net, sgd)
-    try:
-        from decent_dp.ddp import DecentralizedDataParallel
-    except ImportError:
-        if dist.get_rank() == 0:
-            print("decent-dp is not installed: left out")
-    else:
-        theirs = DecentralizedDataParallel(
-            Shapes(name),
-            lambda named: torch.optim.SGD([p for _, p in named], lr=1e-6, momentum=0.9),
-            topology="one-peer-exp",
-        )
-        works["decent-dp"] = whole_step(theirs, None)
-
-        def wait() -> None:
-            for op in theirs._comm_ops:
-                if op is not None:
-                    op.wait()
-
-        rest["decent-dp"] = wait
-    return works, rest
 
 
 def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str, float]:

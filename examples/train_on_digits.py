@@ -1,6 +1,6 @@
 """Train 25 nodes on digits, very unequally distributed (α = 0.1), over four topologies.
 
-    python examples/train_on_digits.py [FOLDER] [--seeds 3]
+    python examples/train_on_digits.py [FOLDER] [--seeds 3] [--epochs 100]
 
 Everything is trained anew: the table shows the mean over seeds ± standard deviation, the figure the
 test accuracy of the nodes and of their averaged model against epochs and against bytes sent. Three
@@ -27,7 +27,7 @@ CASES = [
     ("one-peer-exponential", {"topology": "one-peer-exponential"}),
     ("ring", {"topology": "ring"}),
 ]
-COMMON = {"nodes": 25, "dataset": "digits", "model": "mlp", "alpha": 0.1, "lr": 0.1, "epochs": 100}
+COMMON = {"nodes": 25, "dataset": "digits", "model": "mlp", "alpha": 0.1, "lr": 0.1}
 
 
 def main() -> None:
@@ -35,17 +35,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("demo"))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=100)
     options = parser.parse_args()
     folder, seeds = options.folder, range(options.seeds)
     runs = folder / "digits-runs"
-    print(
-        f"25 nodes, digits with Dirichlet α = 0.1, momentum SGD, 100 epochs, {len(seeds)} seed(s)"
-    )
+    shared = {**COMMON, "epochs": options.epochs, "threads": 1}  # small models: more would wait
+    print(f"25 nodes, digits, α = 0.1, momentum SGD, {options.epochs} epochs, {len(seeds)} seed(s)")
     jobs = [(name, fields, seed) for seed in seeds for name, fields in CASES]
     for name, fields, seed in progress(jobs, "training"):
         out = runs / f"{name}-seed{seed}"
         shutil.rmtree(out, ignore_errors=True)
-        train(RunConfig(**COMMON, **fields, seed=seed), out)
+        train(RunConfig(**shared, **fields, seed=seed), out)
     rows = []
     for name, _ in CASES:
         last = [read_run(runs / f"{name}-seed{seed}")["rows"][-1] for seed in seeds]

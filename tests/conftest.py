@@ -23,6 +23,8 @@ LONGEST = [
     "engines/distributed/test_stop.py",
     "benchmarks/test_netns.py",
     "test_docs.py",
+    "engines/distributed/test_sharded.py",
+    "optim/test_checkpoints.py",
     "training/test_training.py",
     "experiments/test_sweep.py",
     "plots/test_explorer.py",

@@ -44,6 +44,7 @@ NOT_RUN = {
     ],
     "docs/howto/live.md": ["installs packages"],
     "docs/howto/resume.md": ["a fragment", "continues a run that was stopped"],
+    "docs/howto/sharded.md": ["a fragment"],
     "docs/howto/slurm.md": ["needs a Slurm cluster"] * 2,
 }
 """The blocks that are not run, by page."""
@@ -98,7 +99,7 @@ def of_language(language: str) -> list[object]:
 def test_blocks_are_run_or_say_why_not():
     excepted: dict[str, list[str]] = {}
     for block in BLOCKS:
-        known = block.language in ("sh", "console", "python", *DATA) or block.file
+        known = block.language in ("sh", "console", "python", *DATA) or block.file or block.not_run
         assert known, f"{block.page}: a block of {block.language or 'no language'}: {block.text}"
         if block.not_run:
             excepted.setdefault(block.page, []).append(block.not_run)
@@ -274,7 +275,7 @@ def test_the_package_says_that_it_is_typed():
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_files_and_names_that_pages_mention_exist(page):
     text = page.read_text(encoding="utf-8")
-    folders = ("src", "tests", "scripts", "benchmarks", "examples")
+    folders = ("src", "tests", "scripts", "benchmarks", "examples", "docs")
     files = [f"/{path.as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
     for name in re.findall(r"`(?:python )?([\w/]+\.py)\b", text):
         if name not in ("train.py", "live.py") and not name.endswith("NAME.py"):

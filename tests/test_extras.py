@@ -39,6 +39,7 @@ WORKS = [
     "advise -n 8 --bandwidth 1Gbit --model-size 9.2M --step-time 50ms",
     "data check",
     "reproduce table --out table -n 8",
+    "doctor",
     "--version",
 ]
 HELP = [
@@ -57,7 +58,7 @@ HELP = [
     *["reproduce", "reproduce consensus", "reproduce lengths", "reproduce illustrations"],
     *["reproduce table", "reproduce mnist", "reproduce pairs"],
     *["data", "data check", "data download", "bench", "bench model", "export"],
-    *["launch", "sample", "reproduce language", "watch", "report"],
+    *["launch", "sample", "reproduce language", "watch", "report", "doctor"],
 ]
 NEEDS = {
     "train --out run --epochs 1": "torch",

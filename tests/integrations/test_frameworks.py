@@ -10,16 +10,11 @@ import pytest
 import torch
 
 from basegraph.errors import BasegraphError
-from basegraph.extras import EXTRAS, is_installed
+from support.extras import needs
 from support.forks import nodes_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FRAMEWORKS = ("accelerate", "lightning", "transformers")
-
-
-def needs(package: str) -> None:
-    if not is_installed(package):
-        pytest.skip(f"needs {package}: pip install 'basegraph[{EXTRAS[package]}]'")
 
 
 @pytest.fixture(autouse=True)

@@ -8,17 +8,13 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from basegraph.extras import EXTRAS, is_installed
+from basegraph.extras import EXTRAS
 from basegraph.integrations.trackers import TRACKERS, MLflow, TensorBoard, WandB
 from basegraph.training.loggers import Logger
 from support.cli import ok, run_here
+from support.extras import needs
 
 SMALL = ["--nodes", "4", "--epochs", "2", "--evaluate-every", "1", "--seed", "3"]
-
-
-def needs(package: str) -> None:
-    if not is_installed(package):
-        pytest.skip(f"needs {package}: pip install 'basegraph[{EXTRAS[package]}]'")
 
 
 @pytest.fixture
@@ -134,6 +130,7 @@ def test_wandb_offline(tmp_path, monkeypatch):
     tracker = WandB(project="mine", dir=str(tmp_path))
     tracker.log(3, {"loss": 0.5})
     tracker.close()
+    sys.modules["wandb"].teardown()  # waits until the process that writes has ended
     (file,) = tmp_path.rglob("run-*.wandb")
     assert b"loss" in file.read_bytes()
 

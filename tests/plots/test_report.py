@@ -48,6 +48,8 @@ def test_curves_are_drawn_in_their_topologies_colors(shown):
     assert len(set(styles.values())) == 3
     for chart in ("validation", "train_loss", "consensus_distance", "bytes_per_node", "nodes"):
         assert shown.locator(f"#{chart} .curve").count() == (0 if chart == "validation" else 3)
+    ticks = shown.locator("#nodes .tick.y").all_text_contents()
+    assert ticks == ["2", "3", "4", "5"]
 
 
 @needs_browser
@@ -102,10 +104,10 @@ def test_fits_a_phone_and_a_desk(browser, runs, tmp_path, width, scheme):
     with open_file(browser, tmp_path / "report.html", width=width, scheme=scheme) as opened:
         require_fit(opened, width, scheme)
         hover(opened, "test", 0.5)
-        opened.screenshot(path=tmp_path / f"report-{scheme}-{width}.png", full_page=True)
         box = opened.locator("#test .values").bounding_box()
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= width
+        opened.screenshot(path=tmp_path / f"report-{scheme}-{width}.png", full_page=True)
 
 
 @needs_browser

@@ -63,11 +63,8 @@ def anchors_are_the_average() -> None:
             average = nn.utils.parameters_to_vector(net.parameters()).detach().clone()
             state = copy.deepcopy(optimizer.state_dict())
         for each, equal in ((state, True), (own, False)):
-            anchor = (
-                torch.cat([part["anchor"].reshape(-1) for part in each["state"].values()])
-                if "state" in each
-                else each["outer"]["x"]
-            )
+            name = ("anchor", "outer_x")[number]
+            anchor = torch.cat([part[name].reshape(-1) for part in each["state"].values()])
             assert torch.equal(anchor, average) is equal
         after = optimizer.state_dict()
         assert str(after) == str(own), "the node goes on with its own"
@@ -86,7 +83,7 @@ def safetensors_saves_every_parameter() -> None:
             train(net, optimizer, 1)
             safetensors.torch.load_model(net, str(file))
         assert torch.equal(everything(net), before)
-        assert not optimizer._node.flat.left(), "still where the optimizer trains"
+        assert not optimizer._node.flat._left(), "still where the optimizer trains"
 
 
 def main() -> None:

@@ -90,7 +90,7 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     GLOO = dist.new_group(backend="gloo")
     asking_for_a_state_changes_nothing()
-    for number, kind in enumerate(KINDS):
+    for number, kind in enumerate(("adamw", "outer", "qg-dsgdm")):
         for sharded in (True, False):
             saved_and_loaded(
                 kind, sharded=sharded, flatten=(number + sharded) % 2 == 0, background=sharded

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 import basegraph as bg
 from support.launch import run_checks
@@ -54,7 +55,7 @@ def bad_arguments() -> None:
 def parameters_that_do_not_fit() -> None:
     mesh = two_dimensions()
     some = model()
-    shard(some[0:1], mesh["shard"])
+    fully_shard(some[0], mesh=mesh["shard"])
     refused(
         "params='2 DTensors and 2 plain tensors': must all be DTensors, or none",
         gossip,
@@ -86,7 +87,7 @@ def shards_that_differ_between_nodes() -> None:
         p: torch.distributed.tensor.Shard(p.ndim - 1 if node == 1 else 0)
         for p in placed.parameters()
     }
-    torch.distributed.fsdp.fully_shard(placed, mesh=mesh["shard"], shard_placement_fn=other.get)
+    fully_shard(placed, mesh=mesh["shard"], shard_placement_fn=other.get)
     refused("node 1 differs from node 0 in 'shards'", gossip, placed, mesh=mesh["node"])
 
 

@@ -43,8 +43,8 @@ def model(seed: int = 0, *, norm: bool = False) -> nn.Module:
 
 
 def shard(net: nn.Module, mesh: DeviceMesh, **options: object) -> nn.Module:
-    """The model with every layer, and the rest, sharded over a dimension of a mesh."""
-    for layer in net:
+    """The model sharded over a dimension of a mesh; the last layer is the root module's own."""
+    for layer in list(net)[:-1]:
         if list(layer.parameters()):
             fully_shard(layer, mesh=mesh, **options)
     fully_shard(net, mesh=mesh, **options)

@@ -15,6 +15,7 @@ from basegraph.cli import bench, data, reproduce
 from basegraph.cli.advise import advise
 from basegraph.cli.compare import compare
 from basegraph.cli.consensus import consensus
+from basegraph.cli.doctor import doctor
 from basegraph.cli.explore import explore
 from basegraph.cli.export import export
 from basegraph.cli.language import language
@@ -43,7 +44,6 @@ PARAMETERS = {"n": "nodes", "i": "node", "k": "degree", "sweep": "file"}
 app = typer.Typer(
     name="basegraph",
     help="Exact averaging in finitely many gossip rounds, for any number of nodes.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -51,6 +51,7 @@ app = typer.Typer(
 for command in (
     *(advise, topology, verify, lengths, consensus, explore),
     *(train, sweep, watch, report, compare, export, sample),
+    doctor,
 ):
     app.command()(command)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.extras import require
 from basegraph.launched import launched
@@ -19,6 +20,16 @@ from basegraph.topologies.core.sequence import Topology
 MOST_NUMBERS = 10**6
 PICTURES = (".png", ".svg", ".pdf")
 Force = Annotated[bool, typer.Option("--force", help="overwrite existing files")]
+
+
+def complete_topology(incomplete: str) -> list[str]:
+    """The catalogue's names that begin so, for a shell."""
+    return [name for name in TOPOLOGIES if name.startswith(incomplete)]
+
+
+def complete_algorithm(incomplete: str) -> list[str]:
+    """The methods that begin so, for a shell."""
+    return [name for name in ALGORITHMS if name.startswith(incomplete)]
 
 
 def whole_numbers(argument: str, text: str, *, low: int = 1) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from basegraph.cli.arguments import Force, build, check_picture, whole_number
+from basegraph.cli.arguments import Force, build, check_picture, complete_topology, whole_number
 from basegraph.cli.output import as_json, table
 from basegraph.cli.two_states import show_two_states
 from basegraph.errors import InvalidArgument
@@ -32,7 +32,12 @@ SHOWN = 12
 
 def topology(
     spec: Annotated[
-        str, typer.Argument(metavar="NAME", help="a catalogue name, with options: base:k=2")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="a catalogue name, with options: base:k=2",
+            autocompletion=complete_topology,
+        ),
     ] = "",
     nodes: Annotated[
         str | None, typer.Option("--nodes", "-n", metavar="N", help="number of nodes")

@@ -15,7 +15,12 @@ import typer
 
 from basegraph import launched
 from basegraph.algorithms.catalog import parse_algorithm
-from basegraph.cli.arguments import number, refuse_torchrun
+from basegraph.cli.arguments import (
+    complete_algorithm,
+    complete_topology,
+    number,
+    refuse_torchrun,
+)
 from basegraph.cli.output import COUNT, Bar
 from basegraph.cli.scores import said, said_of_evaluation, unit_of
 from basegraph.errors import InvalidArgument
@@ -26,6 +31,10 @@ if TYPE_CHECKING:
     from basegraph.training.metrics import Metrics
 
 
+COMPLETIONS = {"topology": complete_topology, "algorithm": complete_algorithm}
+"""What a shell completes, by the name of the field."""
+
+
 def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
     """The command with a flag for every field of `RunConfig` in place of its **flags."""
     signature = inspect.signature(command, eval_str=True)
@@ -34,7 +43,12 @@ def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
         flags = [f"--{name.replace('_', '-')}", *(["-n"] if name == "nodes" else [])]
         default = DEFAULTS[name]
         kind = type(default).__name__.upper()
-        option = typer.Option(*flags, metavar=kind, help=f"{setting.help} [{default}]")
+        option = typer.Option(
+            *flags,
+            metavar=kind,
+            help=f"{setting.help} [{default}]",
+            autocompletion=COMPLETIONS.get(name),
+        )
         parameters.append(
             inspect.Parameter(
                 name,

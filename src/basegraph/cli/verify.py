@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 
-from basegraph.cli.arguments import build, degree_option, whole_number, whole_numbers
+from basegraph.cli.arguments import (
+    build,
+    complete_topology,
+    degree_option,
+    whole_number,
+    whole_numbers,
+)
 from basegraph.cli.output import as_json, progress
 from basegraph.errors import InvalidArgument, InvalidRound, NotFiniteTime
 from basegraph.topologies.catalog import parse_spec
@@ -19,7 +25,12 @@ from basegraph.topologies.verify.certificate import verify as prove
 
 def verify(
     spec: Annotated[
-        str, typer.Argument(metavar="NAME", help="a catalogue name, with options: base:k=2")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="a catalogue name, with options: base:k=2",
+            autocompletion=complete_topology,
+        ),
     ],
     nodes: Annotated[
         str, typer.Option("--nodes", "-n", metavar="N", help="such as 25, 1:300 or 4,8,16")

@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scipy.special import stdtrit
-
 TABLE = Path(__file__).with_name("measured_accuracy.json")
 REFERENCE = "base:k=1"
 """What every topology is compared with, within seeds."""
@@ -52,6 +50,8 @@ class Evidence:
     @property
     def decided(self) -> float:
         """The difference from `base:k=1`; 0 where its 95 % interval contains 0: level."""
+        from scipy.special import stdtrit
+
         if self.error is None:
             return 0.0
         errors = float(stdtrit(self.seeds - 1, (1 + CONFIDENCE) / 2))

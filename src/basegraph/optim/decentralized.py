@@ -32,6 +32,7 @@ from basegraph.optim.outer import outer_facts, outer_of
 from basegraph.optim.state_views import StateViews
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
+from basegraph.wires.catalog import require_wire
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -79,7 +80,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         mesh: Instead of a group, the dimension of a `DeviceMesh` between nodes, as `mesh["node"]`.
             Parameters may then be `DTensor`s on its other dimensions, as FSDP2 makes them.
         timeout: Seconds after which a neighbor counts as lost.
-        wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
+        wire: How parameters are sent: a type such as torch.bfloat16, or "bf16", "int8", "fp8",
+            "topk:0.01", "randk:0.01", with options as in "int8:block=64"; as they are if None.
         refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
         allow_unstable: Go on with a method that is unstable on the topology.
         checkpoint: A folder. A node that loses a neighbor saves its model there, and nodes that
@@ -114,7 +116,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         group: Any = None,
         mesh: DeviceMesh | None = None,
         timeout: float = 300.0,
-        wire: torch.dtype | None = None,
+        wire: str | torch.dtype | None = None,
         refuse_nonfinite: bool = True,
         allow_unstable: bool = False,
         checkpoint: str | Path | None = None,
@@ -142,6 +144,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         nodes = membership_for(membership, lighthouse, group, mesh, topology, node_options)
         t = topology_for(topology, nodes)
         require_same_vectors(self._family.method(self._family.defaults), t)
+        if node_options.sends_by is not None:
+            require_wire(node_options.sends_by, t, self._family.method(self._family.defaults))
         if isinstance(t, TwoStateSequence) and buffers == "average":
             raise InvalidArgument(
                 "buffers",
@@ -363,7 +367,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         saved = state_dict["param_groups"][0].get("algorithm", self.method.name)
         if saved != self.method.name:
             raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
-        self._node.exchanges.drop()
+        self._node.exchanges.reset()
         super().load_state_dict(state_dict)
         for group in self.param_groups:  # of a state that was saved before an option existed
             for name, value in self.defaults.items():

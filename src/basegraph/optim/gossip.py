@@ -33,6 +33,7 @@ from basegraph.optim.wrapped_state import STEP, WrappedState, asked_for_state_on
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.core.sequence import Topology
 from basegraph.topologies.two_states.sequence import refuse_two_states
+from basegraph.wires.catalog import require_wire
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -64,7 +65,8 @@ class Gossip(NodeOptimizer):
         mesh: Instead of a group, the dimension of a `DeviceMesh` between nodes, as `mesh["node"]`.
             Parameters may then be `DTensor`s on its other dimensions, as FSDP2 makes them.
         timeout: Seconds after which a neighbor counts as lost.
-        wire: The type of what is sent, such as torch.bfloat16; the parameters' if None.
+        wire: How parameters are sent: a type such as torch.bfloat16, or "bf16", "int8", "fp8",
+            "topk:0.01", "randk:0.01", with options as in "int8:block=64"; as they are if None.
         refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
         checkpoint: A folder. A node that loses a neighbor saves its model there (after the
             optimizer's step, before the exchange), and nodes that find such files, however many,
@@ -93,7 +95,7 @@ class Gossip(NodeOptimizer):
         group: Any = None,
         mesh: DeviceMesh | None = None,
         timeout: float = 300.0,
-        wire: torch.dtype | None = None,
+        wire: str | torch.dtype | None = None,
         refuse_nonfinite: bool = True,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 0,
@@ -125,6 +127,8 @@ class Gossip(NodeOptimizer):
             t,
             "Gossip mixes one: use short:k=1, or DecentralizedOptimizer with dsgdm-ceca",
         )
+        if node_options.sends_by is not None:
+            require_wire(node_options.sends_by, t, outer_parts and outer_parts[0])
         Joinable.__init__(self)
         super().__init__(parameters_of(optimizer), {})
         self.optimizer = optimizer
@@ -260,8 +264,7 @@ class Gossip(NodeOptimizer):
         exchange = None if node.options.overlapped or outer else node.exchanges.at(step)
         if outer is not None:
             outer.step(step)
-        if drift is not None:
-            node.x_d.add_(drift)
+        node.exchanges.move(node.x_d, drift)
         if exchange is not None:
             exchange(node.x_d, node.x_d)
         node.put_buffers(buffers)
@@ -323,7 +326,7 @@ class Gossip(NodeOptimizer):
             InvalidArgument: It is not a state of `Gossip`.
 
         """
-        self._node.exchanges.drop()
+        self._node.exchanges.reset()
         self._set_step(self._wrapped.load(state_dict))
         if self.gossip_step > 0:
             self._node.keep_loaded_model()

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
+from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.live import LiveMembership
 from basegraph.engines.distributed.membership.meeting import Meeting
@@ -302,7 +303,10 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     def _overflowed(self) -> bool:
         """Whether a GradScaler has found gradients that are not finite."""
         overflow = getattr(self, "found_inf", None)
-        return overflow is not None and bool(float(overflow))
+        if overflow is None:
+            return False
+        here = self._node.x_d.new_full((1,), float(local(overflow)))
+        return bool(self._node.flat.total_inside(here))  # all processes of a node do the same
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:

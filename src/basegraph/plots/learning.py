@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,8 @@ MARKERS = ("", "o", "s", "^", "D", "v", "P", "X")
 """Of curves of one topology, which have one color and line style, from the second on."""
 MOST_MEGABYTES = 20_000e6
 """Bytes that are still counted in megabytes."""
+PANEL, LEGEND_LINE = 3.0, 0.21
+"""Inches: the height of a panel, and of a line of the legend."""
 STRETCHED = 90.0
 """Accuracies that come above this many percent are drawn by the logarithm of what is missing."""
 TICKS = (0, 20, 40, 60, 80, 90, 95, 97, 98, 99, 99.5, 99.8, 99.9)
@@ -132,7 +135,9 @@ def draw_learning(
                 )
     curves = _curves(runs)
     looked = looks(curve.topology for curve in curves.values())
-    figure, axes = panels(len(models), 2, width=4.9, height=3.3)
+    columns = 2 if len(curves) <= 4 else 3
+    legend = LEGEND_LINE * ceil(len(curves) / columns)
+    figure, axes = panels(len(models), 2, width=4.9, height=PANEL + legend / len(models))
     for number, axis in enumerate(axes):
         whose = models[number // 2]
         column, unit, label = axes_of_x[number % 2]
@@ -156,7 +161,7 @@ def draw_learning(
         _stretch(axes, best)
     figure.legend(
         *axes[0].get_legend_handles_labels(),
-        loc="outside lower center", ncols=2, frameon=False, handlelength=3.2,
+        loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2,
     )  # fmt: skip
     said = title_of([run["config"] for run in runs]) if title is None else title
     if said:

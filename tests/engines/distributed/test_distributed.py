@@ -36,6 +36,12 @@ def test_habits_of_users():
     assert done.stdout.count("fine:") == 7
 
 
+def test_wires():
+    """Every wire as in the simulator; the average, bytes, resets; what is refused."""
+    done = nodes_of(5, "wires.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
+
+
 def test_more_habits_of_users():
     """SAM, closures, clipped weights, several optimizers, evaluations in between."""
     done = nodes_of(2, "second_habits_script.py")

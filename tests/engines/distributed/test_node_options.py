@@ -16,7 +16,8 @@ REFUSED = [
     ({"local_steps": True}, "local_steps=True: must be an integer ≥ 1"),
     ({"timeout": 0.0}, "timeout=0.0: must be a number of seconds"),
     ({"wire": torch.int8}, "wire=torch.int8: must be a floating-point type"),
-    ({"wire": "bf16"}, "wire='bf16': must be a floating-point type"),
+    ({"wire": "int9"}, "wire='int9': did you mean 'int8'?"),
+    ({"wire": "topk:2"}, "fraction=2.0: must be a number in (0, 1]"),
     ({"checkpoint_every": -1}, "checkpoint_every=-1: must be an integer ≥ 0"),
     ({"checkpoint_every": 5}, "checkpoint_every=5: needs checkpoint=, a folder"),
 ]

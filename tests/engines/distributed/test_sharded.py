@@ -9,8 +9,9 @@ import pytest
 from support.forks import nodes_of
 
 
-def test_the_numbers_of_unsharded_nodes_and_of_the_simulator():
-    done = nodes_of(6, "sharded_numbers.py")
+@pytest.mark.parametrize("methods", ["some", pytest.param("all", marks=pytest.mark.slow)])
+def test_the_numbers_of_unsharded_nodes_and_of_the_simulator(methods):
+    done = nodes_of(6, "sharded_numbers.py", methods)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert done.stdout.count("fine:") == 4
 
@@ -31,3 +32,9 @@ def test_a_lost_process_ends_all_others_without_torchrun(how):
     assert sorted(others) == [0, 1, 2, 3, 5], done
     assert set(others.values()) <= {3, 4}, done
     assert "node 2 did not answer at step" in done.stdout, done
+
+
+@pytest.mark.slow
+def test_tensor_parallelism_inside_of_a_node():
+    done = nodes_of(8, "tensor_parallel.py")
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]

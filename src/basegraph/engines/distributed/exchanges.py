@@ -9,11 +9,10 @@ from torch import Tensor
 
 from basegraph.engines.distributed.exact_average import ExactAverage
 from basegraph.engines.distributed.membership.contract import Membership
-from basegraph.engines.distributed.mixer import DistributedMixer
+from basegraph.engines.distributed.mixer import AnyExchange, DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import NodeParameters
-from basegraph.engines.distributed.pending import Pending
 from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.engines.distributed.traffic import Traffic
@@ -47,7 +46,7 @@ class Exchanges:
     ) -> None:
         self.mixer = DistributedMixer(
             membership,
-            wire=options.wire,
+            wire=options.sends_by,
             refuse_nonfinite=options.refuse_nonfinite,
             traffic=traffic,
         )
@@ -57,7 +56,7 @@ class Exchanges:
         """The step at which the topology is at round 0."""
         self._flat = flat
         self._schedule = Schedule(topology, membership.node, options.local_steps, start)
-        self._pending: Pending | None = None
+        self._pending: AnyExchange | None = None
 
     def at(
         self, step: int, content: str = "parameters", *, average: bool = False
@@ -113,6 +112,22 @@ class Exchanges:
             self._begin(step)
         pending, self._pending = self._pending, None
         return None if pending is None else pending.drift()
+
+    def move(self, x_d: Tensor, drift: Tensor | None) -> None:
+        """Add to x what `drift` has returned, if anything; that is overwritten."""
+        encoder = self.mixer.encoder
+        if drift is None:
+            return
+        if encoder is None:
+            x_d.add_(drift)
+        else:
+            encoder.moved(x_d, drift, x_d)
+
+    def reset(self) -> None:
+        """Begin anew, as all nodes do after a checkpoint was loaded: neighbors know nothing yet."""
+        self.drop()
+        if self.mixer.encoder is not None:
+            self.mixer.encoder.reset()
 
     def drop(self) -> None:
         """Wait for a prefetched exchange and discard its outcome."""

@@ -69,8 +69,7 @@ class NodeMethod:
             if node.options.overlapped:
                 drift = node.exchanges.drift(step)
                 blocks = [self._decayed(block) for block in blocks]
-                if drift is not None:
-                    node.x_d.add_(drift)
+                node.exchanges.move(node.x_d, drift)
                 exchange = None
             else:
                 exchange = node.exchanges.at(step, average=self.method.centralized)
@@ -115,7 +114,7 @@ class NodeMethod:
     @torch.no_grad()
     def restore(self, vectors: Mapping[str, Tensor]) -> None:
         """Continue from what `vectors` returned."""
-        self.node.exchanges.drop()
+        self.node.exchanges.reset()
         for name, vector in self.vectors().items():
             vector.copy_(vectors[name])
         self._show_model()

@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, finalize
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines.distributed import collectives
+from basegraph.engines.distributed.encoded import EncodedExchange, Encoder, PartialExchange
 from basegraph.engines.distributed.membership.contract import Membership
+from basegraph.engines.distributed.membership.waiter import Waiter
 from basegraph.engines.distributed.memory import empty_like, host_memory
 from basegraph.engines.distributed.neighbors import Neighbors
 from basegraph.engines.distributed.pending import NotFinite, Pending
@@ -28,7 +30,10 @@ from basegraph.engines.distributed.stamp import Stamp
 from basegraph.engines.distributed.traffic import Straggler, Traffic
 from basegraph.engines.finite import finite
 from basegraph.errors import PeerLost
+from basegraph.wires.contract import Wire
 
+AnyExchange = Pending | EncodedExchange | PartialExchange
+"""An exchange under way, as `DistributedMixer.start` begins it."""
 STAMP_TAG, VECTOR_TAGS = 7001, 7002
 """Tags of stamps and of vectors, which add their size: gloo aborts where sizes differ."""
 _NUMBERS: WeakKeyDictionary[Any, Iterator[int]] = WeakKeyDictionary()
@@ -40,7 +45,7 @@ class DistributedMixer:
 
     Args:
         membership: Who the nodes are.
-        wire: The type of what is sent; the vectors' own if None.
+        wire: How vectors are sent; in their own type if None.
         refuse_nonfinite: Refuse NaN and infinity, from neighbors and in what this node sends.
         traffic: What this node has sent before, to be counted on.
 
@@ -50,13 +55,14 @@ class DistributedMixer:
         self,
         membership: Membership,
         *,
-        wire: torch.dtype | None = None,
+        wire: Wire | None = None,
         refuse_nonfinite: bool = False,
         traffic: Traffic | None = None,
     ) -> None:
         self.membership = membership
         self.node = membership.node
-        self.wire = wire
+        self.encoder = None if wire is None else Encoder(wire)
+        """Packs parameters into fewer bytes; None where they are sent as they are."""
         self.refuse_nonfinite = refuse_nonfinite
         group = membership.group
         self.number = next(_NUMBERS.setdefault(group, count()))
@@ -65,6 +71,8 @@ class DistributedMixer:
         self.straggler = Straggler(self.node, self.traffic)
         self._buffers: dict[tuple[object, ...], Tensor] = {}
         self._only_gloo = membership.only_gloo
+        self._poster = Waiter()
+        finalize(self, self._poster.renew)
 
     def start(
         self,
@@ -74,7 +82,7 @@ class DistributedMixer:
         *,
         copy: bool = False,
         as_is: bool = False,
-    ) -> Pending:
+    ) -> AnyExchange:
         """Begin an exchange; x_d must stay as it is until the exchange is finished.
 
         Args:
@@ -82,37 +90,77 @@ class DistributedMixer:
             stamp: What the exchange belongs to; the number of the round is filled in here.
             neighbors: With whom.
             copy: Send a copy, so that x_d may change meanwhile.
-            as_is: Send the vector in its own type, whatever `wire` is.
+            as_is: Send the vector as it is, whatever `wire` is.
 
         """
-        wire = x_d.dtype if as_is or self.wire is None else self.wire
-        hears, tells = neighbors.hears, neighbors.tells
+        encoder = None if as_is or stamp.content != "parameters" else self.encoder
+        if encoder is None or encoder.wire.keeps(x_d.dtype):
+            return self.start_plain(x_d, stamp, neighbors, copy=copy)
+        return encoder.start(self, x_d, stamp, neighbors)
+
+    def start_plain(
+        self,
+        x_d: Tensor,
+        stamp: Stamp,
+        neighbors: Neighbors,
+        *,
+        copy: bool = False,
+    ) -> Pending:
+        """Begin an exchange of vectors as they are; see `start`."""
         sent = x_d.contiguous()
-        if self._over_gloo(x_d) and x_d.device.type != "cpu":
-            sent = self.buffer((stamp.content, "sent"), x_d, wire, host=True).copy_(x_d)
-        elif copy or wire != x_d.dtype:
-            sent = self.buffer((stamp.content, "sent"), x_d, wire).copy_(x_d)
+        if self.over_gloo(x_d) and x_d.device.type != "cpu":
+            sent = self.buffer((stamp.content, "sent"), x_d, host=True).copy_(x_d)
+        elif copy:
+            sent = self.buffer((stamp.content, "sent"), x_d).copy_(x_d)
+        inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(neighbors.hears))]
+        return self.post(x_d, stamp, neighbors, [sent] * len(neighbors.tells), inbox, sent)
+
+    def post(
+        self,
+        x_d: Tensor,
+        stamp: Stamp,
+        neighbors: Neighbors,
+        outgoing: list[Tensor],
+        inbox: list[Tensor],
+        sent: Tensor | None = None,
+    ) -> Pending:
+        """Begin to send and to receive, every message behind a stamp with its size.
+
+        Args:
+            x_d: The vector of this node.
+            stamp: What the exchange belongs to.
+            neighbors: With whom.
+            outgoing: What is sent to each of those that hear this node.
+            inbox: Where what is heard goes, neighbor by neighbor.
+            sent: The vector as it is sent, where that is one for all.
+
+        """
         stamp = stamp._replace(
-            number=neighbors.number,
-            size=sent.numel(),
-            optimizer=self.number,
-            epoch=self.membership.epoch,
+            number=neighbors.number, optimizer=self.number, epoch=self.membership.epoch
         )
-        inbox = [self.buffer((stamp.content, slot), sent) for slot in range(len(hears))]
-        packed = stamp.pack(sent.device, self.traffic.seconds_waited)
-        stamps = [torch.empty_like(packed) for _ in hears]
-        tag = VECTOR_TAGS + sent.nbytes % 2**20
-        heard = [j for j, _ in hears]
+        where = [*outgoing, *inbox, x_d][0].device
+        packed = {
+            size: stamp._replace(size=size).pack(where, self.traffic.seconds_waited)
+            for size in dict.fromkeys(message.numel() for message in outgoing)
+        }
+        stamps = [Stamp.empty(where) for _ in inbox]
+        heard, tells = [j for j, _ in neighbors.hears], neighbors.tells
         messages = [
             *(("recv", box, j, STAMP_TAG) for j, box in zip(heard, stamps, strict=True)),
-            *(("recv", box, j, tag) for j, box in zip(heard, inbox, strict=True)),
-            *(("send", packed, j, STAMP_TAG) for j in tells),
-            *(("send", sent, j, tag) for j in tells),
+            *(("recv", box, j, _tag(box)) for j, box in zip(heard, inbox, strict=True)),
+            *(
+                ("send", packed[v.numel()], j, STAMP_TAG)
+                for j, v in zip(tells, outgoing, strict=True)
+            ),
+            *(("send", v, j, _tag(v)) for j, v in zip(tells, outgoing, strict=True)),
         ]
         works = self._post(messages, stamp.when + neighbors.place)
-        pending = Pending(self, neighbors, stamp, x_d, sent, packed, stamps, inbox, works)
+        pending = Pending(
+            *(self, neighbors, stamp, x_d, x_d if sent is None else sent),
+            *(list(packed.values()), stamps, inbox, works),
+        )
         self.traffic.messages_sent += len(tells)
-        self.traffic.bytes_sent += len(tells) * sent.nbytes
+        self.traffic.bytes_sent += sum(message.nbytes for message in outgoing)
         return pending
 
     def mix(
@@ -154,12 +202,16 @@ class DistributedMixer:
         return known[: like.numel()]
 
     def _post(self, messages: list[tuple[str, Tensor, int, int]], when: str) -> list[Any]:
-        """Begin to send and receive: one by one over gloo, where a batch only costs time."""
-        works: list[Any] = []
-        peer = None
+        """Begin to send and receive: one by one over gloo, where a batch only costs time.
+
+        There a thread does it that does nothing else. Whoever posts a message holds a lock of the
+        connection, for which gloo's own thread waits in a loop that takes all of a processor. A
+        thread that computes is often suspended meanwhile, one that mostly sleeps hardly ever.
+        """
         group = self.membership.group
+        peer: int | None = None
         try:
-            if messages and not self._over_gloo(messages[0][1]):
+            if messages and not self.over_gloo(messages[0][1]):
                 batch = {"send": dist.isend, "recv": dist.irecv}
                 return dist.batch_isend_irecv(
                     [
@@ -167,17 +219,27 @@ class DistributedMixer:
                         for kind, v, j, tag in messages
                     ]
                 )
-            for kind, v, peer, tag in messages:
-                post = group.send if kind == "send" else group.recv
-                works.append(post([collectives.real_view(v)], peer, tag))
+            works: list[Any] = []
+
+            def post() -> list[Any]:
+                nonlocal peer
+                for kind, v, peer, tag in messages:
+                    begin = group.send if kind == "send" else group.recv
+                    works.append(begin([collectives.real_view(v)], peer, tag))
+                return works
+
+            return self._poster.begin(post).result() if messages else works
         except RuntimeError as error:
             raise self.lost(peer, when, error, 0.0) from None
-        return works
 
-    def _over_gloo(self, sent: Tensor) -> bool:
+    def over_gloo(self, sent: Tensor) -> bool:
         """Whether gloo takes it: a group that was made without a name has NCCL for GPUs only."""
         return self._only_gloo or sent.device.type == "cpu"
 
     def lost(self, node: int | None, when: str, error: Exception, waited: float) -> PeerLost:
         """What to say when a node did not answer in so many seconds."""
         return self.membership.progress.peer_lost(node, when, error, waited)
+
+
+def _tag(message: Tensor) -> int:
+    return VECTOR_TAGS + message.nbytes % 2**20

@@ -11,6 +11,8 @@ from torch import nn
 from basegraph.engines.distributed.membership.progress import TIMEOUT, seconds
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import at_least
+from basegraph.wires.catalog import wire
+from basegraph.wires.contract import Wire
 
 ORDERS = ("adapt-then-combine", "combine-then-adapt")
 BUFFERS = ("local", "average")
@@ -41,8 +43,8 @@ class NodeOptions:
     """Whether the exchange comes after the step of the method, or behind the next gradient."""
     timeout: float = TIMEOUT
     """Seconds after which a neighbor counts as lost."""
-    wire: torch.dtype | None = None
-    """The type of what is sent; the parameters' if None."""
+    wire: str | torch.dtype | Wire | None = None
+    """How parameters are sent: a spec such as "int8" or a type; in their own type if None."""
     refuse_nonfinite: bool = True
     """Refuse NaN and infinity, from neighbors and in what this node sends."""
     checkpoint: str | Path | None = None
@@ -61,9 +63,8 @@ class NodeOptions:
             raise InvalidArgument("buffers", self.buffers, "needs model=, the module that has them")
         at_least(1, local_steps=self.local_steps)
         seconds(self.timeout)
-        wire = self.wire
-        if wire is not None and not (isinstance(wire, torch.dtype) and wire.is_floating_point):
-            raise InvalidArgument("wire", wire, "must be a floating-point type, as torch.bfloat16")
+        if self.wire is not None:
+            wire(self.wire)
         at_least(0, checkpoint_every=self.checkpoint_every)
         if self.checkpoint_every and self.checkpoint is None:
             raise InvalidArgument(
@@ -75,10 +76,15 @@ class NodeOptions:
         """Whether the exchange runs behind the next forward and backward pass."""
         return self.order == "combine-then-adapt"
 
+    @property
+    def sends_by(self) -> Wire | None:
+        """The wire, or None where parameters are sent as they are."""
+        return None if self.wire is None else wire(self.wire)
+
     def common(self) -> dict[str, object]:
         """What must be the same on all nodes, by name."""
         return {
-            "wire": self.wire,
+            "wire": None if self.sends_by is None else self.sends_by.spec,
             "checkpoint": self.checkpoint is not None,
             "checkpoint_every": self.checkpoint_every,
             "broadcast": self.broadcast,

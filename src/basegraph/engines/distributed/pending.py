@@ -33,7 +33,7 @@ class Pending:
         stamp: Stamp,
         x_d: Tensor,
         sent: Tensor,
-        packed: Tensor,
+        packed: list[Tensor],
         stamps: list[Tensor],
         inbox: list[Tensor],
         works: list[Any],
@@ -87,16 +87,14 @@ class Pending:
         """Wait for the messages; the mixed vector, in `out` if given (which may be x_d itself)."""
         self.wait()
         self._bring_home()
-        if self.mixer.refuse_nonfinite:
-            self._refuse_nonfinite()
+        self._refuse_nonfinite()
         return self._mixed(torch.empty_like(self.x_d) if out is None else out)
 
     def drift(self) -> Tensor | None:
         """Wait for the messages; what the neighbors add to x, None if there are none."""
         self.wait()
         self._bring_home()
-        if self.mixer.refuse_nonfinite:
-            self._refuse_nonfinite()
+        self._refuse_nonfinite()
         if not self.hears:
             return None
         weights = [weight for _, weight in self.hears]
@@ -110,16 +108,16 @@ class Pending:
         """Have what was sent and received where x is: gloo takes it from the host's memory."""
         if self.sent.device != self.x_d.device:
             self.sent, *self.inbox = [
-                self.mixer.buffer((self.stamp.content, "home", i), self.x_d, v.dtype).copy_(v)
+                self.mixer.buffer((self.stamp.content, "home", i), self.x_d).copy_(v)
                 for i, v in enumerate([self.sent, *self.inbox])
             ]
 
     def _mixed(self, out: Tensor) -> Tensor:
-        """x + Σ w (x_j - x), both as they were sent: what is rounded on the wire cancels."""
+        """x + Σ w (x_j - x)."""
         if not self.hears:
             return out if out is self.x_d else out.copy_(self.x_d)
         weights = [weight for _, weight in self.hears]
-        if len(weights) == 1 and self.sent.dtype == self.x_d.dtype:
+        if len(weights) == 1:
             return torch.lerp(self.x_d, self.inbox[0], weights[0], out=out)
         boxes = self._differences()
         torch.add(self.x_d, boxes[0], alpha=weights[0], out=out)
@@ -128,14 +126,8 @@ class Pending:
         return out
 
     def _differences(self) -> list[Tensor]:
-        """x_j - x as they were sent, in the type of x, in the memory of what was received."""
-        own, boxes = self.sent, self.inbox
-        if own.dtype != self.x_d.dtype:  # arithmetic on two types at once is many times slower
-            own, *boxes = [
-                self.mixer.buffer((self.stamp.content, "wide", i), self.x_d).copy_(narrow)
-                for i, narrow in enumerate([own, *boxes])
-            ]
-        return [box.sub_(own) for box in boxes]
+        """x_j - x, in the memory of what was received."""
+        return [box.sub_(self.sent) for box in self.inbox]
 
     def _wait(self, peer: int, work: Any, started: float) -> None:
         try:
@@ -146,18 +138,32 @@ class Pending:
             raise self.mixer.lost(peer, self.when, error, waited) from None
 
     def _require_same_stamps(self) -> None:
-        for (peer, _), message in zip(self.hears, self.stamps, strict=True):
+        for (peer, _), message, box in zip(self.hears, self.stamps, self.inbox, strict=True):
             stamp, waited = Stamp.unpack(message)
-            require_same(self.stamp, stamp, self.mixer.node, peer)
+            require_same(self.stamp._replace(size=box.numel()), stamp, self.mixer.node, peer)
             self.mixer.straggler.heard(peer, self.waited_before, waited)
 
     def _refuse_nonfinite(self) -> None:
         """The node's own values as well: what it had before the step can still be saved."""
-        if not finite(self.sent):
-            raise NotFinite(f"node {self.mixer.node}: its own values are not finite at {self.when}")
+        require_finite(self.sent, self)
         for (peer, _), box in zip(self.hears, self.inbox, strict=True):
-            if not finite(box):
-                raise NotFinite(
-                    f"node {self.mixer.node}: node {peer} sent values that are not finite at "
-                    f"{self.when}"
-                )
+            require_finite(box, self, peer)
+
+
+def require_finite(v: Tensor, pending: Pending, peer: int | None = None) -> None:
+    """Refuse what a neighbor sent, or this node's own values, if they are not finite.
+
+    Args:
+        v: The values.
+        pending: The exchange that they belong to; its mixer says whether anything is refused.
+        peer: The neighbor; None for this node.
+
+    Raises:
+        NotFinite: One of them is NaN or infinity.
+
+    """
+    node = pending.mixer.node
+    if not pending.mixer.refuse_nonfinite or finite(v):
+        return
+    what = "its own values are" if peer is None else f"node {peer} sent values that are"
+    raise NotFinite(f"node {node}: {what} not finite at {pending.when}")

@@ -130,7 +130,7 @@ class ShardedParameters:
 
     def total_inside(self, v: Tensor) -> Tensor:
         """The sum of a vector over the processes of this node."""
-        for group in self._meshes[0].get_all_groups():
+        for group in max(self._meshes, key=lambda mesh: mesh.ndim).get_all_groups():
             dist.all_reduce(v, group=group)
         return v
 
@@ -155,5 +155,5 @@ def _wait_no_longer(group: Any, timeout: float) -> None:
     """Have the collectives of a group give up after so many seconds, unless they do before."""
     limit = timedelta(seconds=timeout)
     backends = {group._get_backend(device) for device in group._device_types}
-    if any(getattr(backend.options, "_timeout", limit) > limit for backend in backends):
+    if any(backend.options._timeout > limit for backend in backends):
         distributed_c10d._set_pg_timeout(limit, group)

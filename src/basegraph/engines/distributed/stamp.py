@@ -54,6 +54,11 @@ class Stamp(NamedTuple):
         numbers.append(round(waited * 1e6))
         return torch.tensor(numbers, dtype=torch.int64, device=device)
 
+    @staticmethod
+    def empty(device: torch.device) -> Tensor:
+        """Memory for such a message."""
+        return torch.empty(8, dtype=torch.int64, device=device)
+
     @classmethod
     def unpack(cls, message: Tensor) -> tuple[Stamp, float]:
         """The stamp of a message, and how long its sender has waited."""

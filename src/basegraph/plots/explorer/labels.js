@@ -38,13 +38,15 @@ function weightLabels(t, edges, dot) {
   return labels;
 }
 
-// The weights of a round in words: "1/2 on 12 edges, 2/3 on one".
+// The weights of a round in words: "14 edges, weights 1/2 on 12, 2/3 on 2".
 function weightsText(edges) {
   if (!edges.length) return "nobody talks";
   const counts = new Map();
   for (const [, , a, b] of edges) counts.set(`${a}/${b}`, (counts.get(`${a}/${b}`) || 0) + 1);
   const ranked = [...counts].sort((a, b) => b[1] - a[1]);
+  const edgesWord = edges.length === 1 ? "one edge" : `${edges.length} edges`;
+  if (ranked.length === 1) return `${edgesWord} of weight ${ranked[0][0]}`;
   const words = ranked.slice(0, 4).map(([weight, count]) => `${weight} on ${count === 1 ? "one" : count}`);
   if (ranked.length > 4) words.push(`${ranked.length - 4} others`);
-  return `${edges.length === 1 ? "one edge" : `${edges.length} edges`}, weights ${words.join(", ")}`;
+  return `${edgesWord}, weights ${words.join(", ")}`;
 }

@@ -41,8 +41,9 @@ function tickText(value) {
   return size < 1e5 ? `${Number(value.toPrecision(6))}` : short(value);
 }
 
-// Draws `series` [{ name, look, points: [[x, y], ...] }] into the host. `log` scales y.
-function drawChart(host, { series, xName, yName, log = false, stepped = false, format }) {
+// Draws `series` [{ name, look, points: [[x, y], ...] }] into the host. `log` scales y; `counts` are whole
+// numbers, which change at once.
+function drawChart(host, { series, xName, yName, log = false, counts = false, format }) {
   const shown = series.map((one) => ({
     ...one,
     points: one.points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y) && !(log && y <= 0)),
@@ -60,7 +61,7 @@ function drawChart(host, { series, xName, yName, log = false, stepped = false, f
   const bottom = height - MARGIN.bottom;
   const x = scaleOf(all.map((p) => p[0]), MARGIN.left, width - MARGIN.right, false, width / 90);
   const y = scaleOf(all.map((p) => p[1]), bottom, MARGIN.top, log, 5);
-  for (const tick of y.ticks) {
+  for (const tick of y.ticks.filter((value) => !counts || Number.isInteger(value))) {
     root.append(svg("path", { d: `M${MARGIN.left} ${y.at(tick).toFixed(1)}H${width - MARGIN.right}`, class: "grid" }));
     root.append(svg("text", { x: MARGIN.left - 6, y: y.at(tick), class: "tick y" }, tickText(tick)));
   }
@@ -72,7 +73,7 @@ function drawChart(host, { series, xName, yName, log = false, stepped = false, f
     const path = points.map(([px, py], i) => {
       const [to, level] = [x.at(px).toFixed(1), y.at(py).toFixed(1)];
       if (!i) return `M${to} ${level}`;
-      return stepped ? `H${to}V${level}` : `L${to} ${level}`;
+      return counts ? `H${to}V${level}` : `L${to} ${level}`;
     });
     root.append(svg("path", { d: path.join(""), class: "curve", style: curveStyle(look), "data-run": name }));
     if (points.length === 1) {

@@ -58,7 +58,7 @@ function draw() {
     format: (v) => `${short(v)}B`,
   });
   if (find("nodes")) {
-    drawChart(find("nodes"), { series: nodesSeries(), xName: "epoch", yName: "nodes", stepped: true, format: plain });
+    drawChart(find("nodes"), { series: nodesSeries(), xName: "epoch", yName: "nodes", counts: true, format: plain });
   }
 }
 

@@ -66,7 +66,7 @@ def changes(runs: Sequence[RunStatus]) -> str:
         [
             run.name,
             str(change.get("epoch", "–")),
-            str(change.get("time", "–")),
+            str(change.get("time", "–")).partition(".")[0].replace("T", " "),
             f"{change.get('nodes_before', '?')} → {change.get('nodes', '?')}",
             ", ".join(map(str, change.get("left", []))) or "–",
             ", ".join(map(str, change.get("joined", []))) or "–",
@@ -76,7 +76,7 @@ def changes(runs: Sequence[RunStatus]) -> str:
     ]
     if not rows:
         return ""
-    body = table(["run", "epoch", "time", "nodes", "left", "joined"], rows)
+    body = table(["run", "epoch", "time (UTC)", "nodes", "left", "joined"], rows)
     return f'<section><h2>Members</h2><div class="scroll">{body}</div></section>'
 
 

@@ -1,0 +1,155 @@
+"""Mixing with all nodes in one process, of vectors as they come over a wire.
+
+Every rule moves nodes by differences that sum to zero over all nodes, so that the average of all
+stays where it is, whatever is lost on the wire.
+
+Shape legend: x_nd nodes × numbers; q_nd the same as neighbors know it; copies_ad a row for each arc
+of the period: what its receiver knows of its sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from basegraph.engines.stacked.mixer import StackedMixer
+from basegraph.engines.stacked.peers import peers_of
+from basegraph.topologies.core.phases import PerPhase
+from basegraph.topologies.core.round import Round
+from basegraph.topologies.core.sequence import Topology
+from basegraph.wires.catalog import require_wire
+from basegraph.wires.contract import Wire
+from basegraph.wires.links import LinkTable
+from basegraph.wires.residue import add_with_residue
+
+
+class WiredMixer:
+    """The rounds of a topology, mixing what comes over a wire.
+
+    Args:
+        topology: Whose rounds they are.
+        device: Where the nodes' vectors are.
+        dtype: The type of their numbers.
+        wire: What they are sent by.
+
+    Example:
+        >>> from basegraph.topologies.catalog import topology
+        >>> from basegraph.wires import wire
+        >>> mixer = WiredMixer(
+        ...     topology("base", n=2), torch.device("cpu"), torch.float32, wire("int8:block=1")
+        ... )
+        >>> mixer.round(0)(torch.tensor([[0.0], [1.0]])).tolist()
+        [[0.5], [0.5]]
+
+    """
+
+    def __init__(
+        self, topology: Topology, device: torch.device, dtype: torch.dtype, wire: Wire
+    ) -> None:
+        require_wire(wire, topology)
+        self.wire = wire
+        self._topology = topology
+        self._device, self._dtype = device, dtype
+        self._plain = StackedMixer(topology, device, dtype)
+        self._peers = PerPhase(topology, lambda index: self._heard(topology.round(index)))
+        self._links = LinkTable(topology) if wire.links else None
+        self._arcs = PerPhase(topology, self._arcs_of)
+        self.residue_nd: Tensor | None = None
+        """What rounding has left out of x so far; None before the first exchange."""
+        self.copies_ad: Tensor | None = None
+        """What receivers know of senders, a row per arc; None before the first exchange."""
+
+    def round(self, number: int) -> Callable[[Tensor], Tensor]:
+        """The mix of a round, counted on over periods."""
+        if self.wire.coordinates is not None:
+            return lambda x_nd: self._some(x_nd, number)
+        if self.wire.keeps(self._dtype):
+            return self._plain.round(number)
+        move = self._over_links if self.wire.links else self._directly
+        return lambda x_nd: self._moved(x_nd, move(x_nd, number))
+
+    def _moved(self, x_nd: Tensor, way_nd: Tensor) -> Tensor:
+        moved, self.residue_nd = add_with_residue(x_nd, way_nd, self.residue_nd)
+        return moved
+
+    def known(self, x_nd: Tensor) -> Tensor:
+        """What neighbors know of the nodes' vectors, where nothing is remembered."""
+        codec = self.wire.codec
+        assert codec is not None
+        return codec.decode(codec.encode(x_nd), x_nd.shape[1], x_nd.dtype)
+
+    def _directly(self, x_nd: Tensor, number: int) -> Tensor:
+        """Σ w (q_j - q): what is rounded at a node stays at that node."""
+        peer_nk, weight_nk = self._peers(number)
+        q_nd = self.known(x_nd)
+        way_nd = torch.zeros_like(x_nd)
+        for slot in range(peer_nk.shape[1]):
+            difference = q_nd.index_select(0, peer_nk[:, slot]).sub_(q_nd)
+            way_nd += difference.mul_(weight_nk[:, slot, None])
+        return way_nd
+
+    def _some(self, x_nd: Tensor, number: int) -> Tensor:
+        """Mix some of the columns as they are."""
+        assert self.wire.coordinates is not None
+        places = self.wire.coordinates.at(number, x_nd.shape[1], x_nd.device)
+        mixed = self._plain.round(number)(x_nd.index_select(1, places))
+        return x_nd.index_copy(1, places, mixed)
+
+    def _over_links(self, x_nd: Tensor, number: int) -> Tensor:
+        """Both ends of a link move by γw (q_j - q_i), and so does what they know of each other."""
+        links, codec = self._links, self.wire.codec
+        assert links is not None
+        assert codec is not None
+        arcs = self._arcs(number)
+        copies_ad = self._copies(x_nd)
+        x_ad = x_nd.index_select(0, arcs.senders)
+        known_ad = copies_ad.index_select(0, arcs.ids)
+        parts = codec.encode(x_ad - known_ad)
+        known_ad += codec.decode(parts, x_nd.shape[1], x_nd.dtype)
+        fresh = torch.as_tensor(links.fresh(number), device=x_nd.device)
+        known_ad = torch.where(fresh[:, None], x_ad, known_ad)
+        way_ad = known_ad.index_select(0, arcs.back).sub_(known_ad)
+        way_ad *= arcs.weights[:, None] * self.wire.step
+        copies_ad.index_copy_(0, arcs.ids, known_ad.add_(way_ad))
+        return torch.zeros_like(x_nd).index_add_(0, arcs.senders, way_ad)
+
+    def _copies(self, x_nd: Tensor) -> Tensor:
+        if self.copies_ad is None:
+            assert self._links is not None
+            self.copies_ad = x_nd.new_zeros(self._links.count, x_nd.shape[1])
+        return self.copies_ad
+
+    def _heard(self, r: Round) -> tuple[Tensor, Tensor]:
+        peers, weights = peers_of(r)
+        return self._on_device(peers), self._on_device(weights).to(self._dtype)
+
+    def _arcs_of(self, index: int) -> _Arcs:
+        assert self._links is not None
+        r = self._topology.round(index)
+        ids = self._links.of(index)
+        arcs = list(zip(r.senders.tolist(), r.receivers.tolist(), strict=True))
+        places = {arc: place for place, arc in enumerate(arcs)}
+        back = [places[receiver, sender] for sender, receiver in arcs]
+        return _Arcs(
+            self._on_device(ids),
+            self._on_device(r.senders),
+            self._on_device(back),
+            self._on_device(r.weights).to(self._dtype),
+        )
+
+    def _on_device(self, array: object) -> Tensor:
+        return torch.tensor(array, device=self._device)
+
+
+class _Arcs(NamedTuple):
+    """The arcs of a round."""
+
+    ids: Tensor
+    """Their rows in the table of copies."""
+    senders: Tensor
+    back: Tensor
+    """Which arc of the round goes the other way."""
+    weights: Tensor
