@@ -184,6 +184,22 @@ def test_a_run_continues_from_its_tensors(make):
             assert_same(saved(run), tensors)
 
 
+@pytest.mark.parametrize("wire", ["int8", "topk:0.1", "randk:0.1"])
+def test_a_run_continues_from_what_its_wire_knows(wire):
+    """Bit for bit, residues and what neighbors know included."""
+    fields = {"algorithm": "dsgdm", "topology": "base:k=1", "wire": wire}
+    engine, other = made("stacked", **fields), made("stacked", **fields)
+    advance(engine, 3)
+    for run, twin in zip(engine.runs, other.runs, strict=True):
+        twin.restore(saved(run), 3)
+    for one in (engine, other):
+        advance(one, 4)
+    for run, twin in zip(engine.runs, other.runs, strict=True):
+        ours, theirs = saved(run), saved(twin)
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(tensor, theirs[name]) for name, tensor in ours.items())
+
+
 def test_a_view_is_of_one_run(make):
     engine = make()
     if len(engine.runs) == 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import basegraph as bg
+from basegraph import wires
 from basegraph.data.catalog import load
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
@@ -46,3 +47,16 @@ def test_bytes_are_those_of_the_rounds_that_were_made(spec, monkeypatch):
     for step in (7, 0, 40, 3, 40, 21):
         assert sent.by(step) == pytest.approx(sum(arcs[:step]) * 10)
     assert sorted(built) == list(range(min(40, t.period or 40)))
+
+
+@pytest.mark.parametrize(
+    ("wire", "whole"), [("bf16", 0), ("int8", 0), ("topk:0.1", 2), ("randk:0.1", 0)]
+)
+def test_bytes_are_those_of_the_wire(wire, whole):
+    """Scales and places included; the first message of a link is a whole vector."""
+    config, digits = RunConfig(nodes=5, topology="ring", wire=wire), load("digits")
+    problem = Problem(config, digits, build("mlp", digits.shape, 10, 0))
+    size = problem.model.size
+    message = wires.wire(wire).message_bytes(size)
+    expected = 2 * 7 * message + whole * (4 * size - message)
+    assert problem.bytes_sent(7) == pytest.approx(expected)

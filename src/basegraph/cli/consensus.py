@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from basegraph.cli.arguments import Force, check_picture, whole_number, whole_nu
 from basegraph.cli.output import as_json, table
 from basegraph.experiments.consensus import measure
 from basegraph.experiments.store import write_csv
+from basegraph.extras import optional_imports
 from basegraph.storage.files import writable
 from basegraph.topologies.catalog import parse_specs, topology
 from basegraph.topologies.core.sequence import Topology
@@ -33,6 +34,13 @@ def consensus(
     seed: Annotated[
         str, typer.Option(metavar="S", help="of the Gaussian start; several, 0:9, give a band")
     ] = "0",
+    wire: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="send float32 vectors as bf16, int8, fp8, topk:0.01, randk:0.1, ...; repeatable",
+        ),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="draw to this .png, .svg or .pdf")
     ] = None,
@@ -45,6 +53,8 @@ def consensus(
     """Mix Gaussian values and watch the consensus error (1/n) Σ (x_i - mean)² fall.
 
     Example: basegraph consensus --nodes 25 --topologies base:k=1,ring --plot consensus.png
+
+    Example: basegraph consensus --topologies base:k=1 --wire float32 --wire int8 --wire topk:0.1
     """
     specs = parse_specs("--topologies", topologies)
     count = whole_number("--steps", steps, low=0, high=10**6)
@@ -53,31 +63,44 @@ def consensus(
     if csv is not None:
         writable("--csv", csv, suffixes=(".csv",), force=force)
     built = list({(t.spec, n): t for n in sizes for t in (topology(s, n) for s in specs)}.values())
-    rows = measure(built, count, seeds)
+    with optional_imports():
+        rows = measure(built, count, seeds, wire or ())
     if csv is not None:
         write_csv(csv, rows)
     if plot is not None:
         from basegraph.plots.consensus import draw_consensus
 
-        draw_consensus(rows, [plot])
+        draw_consensus([{**row, "topology": _curve(row)} for row in rows], [plot])
     if json:
         as_json(rows)
         return
     shown = sorted({round(i * count / (COLUMNS - 1)) for i in range(COLUMNS)})
     errors: dict[tuple[int, str, int], list[float]] = {}
     for row in rows:
-        errors.setdefault((row["n"], row["topology"], row["step"]), []).append(row["error"])
+        errors.setdefault((row["n"], _curve(row), row["step"]), []).append(row["error"])
+    curves = dict.fromkeys((row["n"], _curve(row), row["degree"]) for row in rows)
+    names = {t.spec: _name(t) for t in built}
     table(
         ["n", "topology", "degree", *[f"round {step}" for step in shown]],
         [
-            (t.n, _name(t), t.max_degree, *[f"{median(errors[t.n, t.spec, s]):.0e}" for s in shown])
-            for t in built
+            (
+                n,
+                names.get(curve, curve),
+                degree,
+                *[f"{median(errors[n, curve, s]):.0e}" for s in shown],
+            )
+            for n, curve, degree in curves
         ],
         title="consensus error" + (f", median of {len(seeds)} starts" if len(seeds) > 1 else ""),
     )
     for path in (plot, csv):
         if path is not None:
             print(f"written to {path}")
+
+
+def _curve(row: dict[str, Any]) -> str:
+    """What a curve is called: the topology, and the wire if there is one."""
+    return f"{row['topology']} over {row['wire']}" if "wire" in row else str(row["topology"])
 
 
 def _name(t: Topology | TwoStateSequence) -> str:

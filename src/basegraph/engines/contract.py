@@ -105,6 +105,10 @@ class EngineSettings(Protocol):
         """The largest norm of a node's gradient; 0: not clipped."""
 
     @property
+    def wire(self) -> str:
+        """How models are sent, as a spec of `basegraph.wires`."""
+
+    @property
     def local_steps(self) -> int:
         """The nodes communicate every so many steps."""
 

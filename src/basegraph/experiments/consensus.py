@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,8 @@ from basegraph.errors import BasegraphError
 from basegraph.experiments.store import ResultFolder
 from basegraph.topologies.analysis._gossip import consensus_error, gaussian_start
 from basegraph.topologies.catalog import topology
-from basegraph.topologies.core.sequence import Sequence, Topology
+from basegraph.topologies.core.sequence import Sequence as PeriodicSequence
+from basegraph.topologies.core.sequence import Topology
 from basegraph.topologies.two_states.sequence import TwoStateSequence
 
 BASELINES = ["one-peer-exponential", "exponential", "ring", "torus"]
@@ -48,10 +49,31 @@ FIGURES = (
 )
 
 
+WIRED_SIZE = 1024
+"""Numbers per node where they come over a wire: a wire has blocks of them."""
+
+
 def measure(
-    topologies: Iterable[Topology | TwoStateSequence], steps: int, seeds: list[int]
+    topologies: Iterable[Topology | TwoStateSequence],
+    steps: int,
+    seeds: list[int],
+    wires: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """The consensus error of every topology from every Gaussian start, as rows for a table."""
+    """The consensus error of every topology from every Gaussian start, as rows for a table.
+
+    Args:
+        topologies: Which nodes talk when.
+        steps: How many rounds.
+        seeds: Of the starts.
+        wires: Specs of wires. Without any, nodes have one number each and mix it in float64.
+            Over a wire they have `WIRED_SIZE` in float32, and the error is that of one of them; the
+            rows then say how far the average over nodes has moved.
+
+    """
+    if wires:
+        from basegraph.experiments.wired import measure_over_wires
+
+        return measure_over_wires(list(topologies), steps, seeds, wires, WIRED_SIZE)
     return [
         {
             "n": t.n,
@@ -71,8 +93,8 @@ def measure(
 def same_rounds(first: str, second: str, n: int) -> bool:
     """Whether two specs give exactly the same sequence on n nodes."""
     a, b = topology(first, n), topology(second, n)
-    assert isinstance(a, Sequence)
-    assert isinstance(b, Sequence)
+    assert isinstance(a, PeriodicSequence)
+    assert isinstance(b, PeriodicSequence)
     return a.period == b.period and all(x == y for x, y in zip(a, b, strict=True))
 
 

@@ -16,6 +16,7 @@ from basegraph.data.dataset import OWN
 from basegraph.data.partition import SPLIT_ORDERS, SPLITS
 from basegraph.data.plan import NORMALIZATIONS, PADDINGS
 from basegraph.errors import InvalidArgument, unknown
+from basegraph.extras import optional_imports
 from basegraph.specs import spec_of
 from basegraph.storage import inputs
 from basegraph.topologies.catalog import parse_spec
@@ -78,6 +79,11 @@ class RunConfig:
     )
     outer_lr: float = setting(
         OUTER_LR, "The learning rate of the outer method.", number=ABOVE_ZERO, missing=OUTER_LR
+    )
+    wire: str = setting(
+        "float32",
+        "How models are sent: float32, bf16, float16, int8, fp8, topk:0.01 or randk:0.01.",
+        missing="float32",
     )
     allow_unstable: bool = setting(
         False, "Train even where the method is unstable on the topology.", free=True
@@ -229,6 +235,10 @@ class RunConfig:
         self.augmentations()
         self.damping_share()
         self._require_outer()
+        if self.wire != DEFAULTS["wire"]:
+            with optional_imports():
+                from basegraph.wires.catalog import wire
+            object.__setattr__(self, "wire", wire(self.wire).spec)
 
     def augmentations(self) -> tuple[str, ...]:
         """Which augmentations are made."""

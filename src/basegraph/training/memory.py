@@ -19,6 +19,7 @@ from basegraph.models.layers import layer_outputs
 from basegraph.models.linear_cross_entropy import CHUNK_ON_CPU, CHUNK_ON_GPU
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import within_outer
+from basegraph.wires.catalog import wire
 
 SHARE = 0.85
 """Of the free memory that is counted on: libraries and fragments take the rest."""
@@ -64,6 +65,9 @@ def bytes_of_run(
     """
     captured = device.type == "cuda" and config.capture
     vectors = _vectors(within_outer(method or algorithm(config.algorithm), config), captured)
+    chosen = wire(config.wire)
+    if not chosen.keeps(torch.float32):  # what is packed and unpacked, and what neighbors know
+        vectors += 4 + (2 * max(1, config.nodes.bit_length()) if chosen.links else 0)
     if isinstance(model.module, GPT) and dataset.has_tokens:
         tokens = config.batch * dataset.shape[0]
         activations = _of_transformer(config, model.module, tokens, device)

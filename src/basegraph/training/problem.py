@@ -6,6 +6,7 @@ import zlib
 from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
+import torch
 from torch import nn
 
 from basegraph.algorithms._stability import (
@@ -31,6 +32,8 @@ from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import at_the_end, everything, on_the_way
 from basegraph.training.tokens import TokenScores, default_loss, measure_of
 from basegraph.training.traffic import BytesSent
+from basegraph.wires.catalog import MIX_MODEL_ALONE, mixes_model_alone, require_wire, wire
+from basegraph.wires.contract import Wire
 
 
 class Facts(TypedDict):
@@ -136,9 +139,11 @@ class Problem:
             augmentations=augmentations,
         )
         self.fingerprint = fingerprint(dataset, self.model, own)
-        vector = self.model.initial()
+        chosen = _wire(config, self.topology, self.method)
         self._bytes_sent = BytesSent(
-            self.topology, self.method, config.local_steps, len(vector) * vector.element_size()
+            *(self.topology, self.method, config.local_steps),
+            vector_bytes=chosen.message_bytes(self.model.size),
+            first_bytes=4 * self.model.size if chosen.links else None,
         )
 
     def _samples_per_epoch(self) -> int:
@@ -226,6 +231,15 @@ def _topology(config: RunConfig, own: AnyTopology | None) -> AnyTopology:
     if own.n != config.nodes:
         raise InvalidArgument("topology", own.spec, f"is for n={own.n}; nodes={config.nodes}")
     return own
+
+
+def _wire(config: RunConfig, t: AnyTopology, method: Method) -> Wire:
+    """How models are sent, refused where it does not go with the topology and the method."""
+    chosen = wire(config.wire)
+    require_wire(chosen, t, method)
+    if not chosen.keeps(torch.float32) and not mixes_model_alone(method):
+        raise InvalidArgument("wire", chosen.spec, f"is for {MIX_MODEL_ALONE}, not {method.name}")
+    return chosen
 
 
 def make_method(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from basegraph.algorithms.method import Method
 from basegraph.topologies.analysis.message_bytes import ring_all_reduce_vectors
+from basegraph.topologies.core.sequence import Topology
 from basegraph.topologies.two_states.sequence import AnyTopology
+from basegraph.wires.links import LinkTable
 
 
 class BytesSent:
@@ -17,7 +19,8 @@ class BytesSent:
         topology: Whose rounds are made, one after another.
         method: What is sent in a round: its number of messages, or an all-reduce.
         local_steps: A round is made every so many steps.
-        vector_bytes: Bytes of the vector that a message holds: the size of a model.
+        vector_bytes: Bytes of a message: the size of a model, or what a wire makes of it.
+        first_bytes: Bytes of the first message of each link, where they are others.
 
     Example:
         >>> from basegraph.algorithms.catalog import algorithm
@@ -29,12 +32,19 @@ class BytesSent:
     """
 
     def __init__(
-        self, topology: AnyTopology, method: Method, local_steps: int, vector_bytes: int
+        self,
+        topology: AnyTopology,
+        method: Method,
+        local_steps: int,
+        vector_bytes: int,
+        first_bytes: int | None = None,
     ) -> None:
         self._topology = topology
         self._method = method
         self._local_steps = local_steps
         self._vector_bytes = vector_bytes
+        self._more_at_first = 0 if first_bytes is None else first_bytes - vector_bytes
+        self._links: LinkTable | None = None
         self._arcs = [0]  # arcs of the first so many rounds
 
     def by(self, step: int) -> float:
@@ -42,7 +52,18 @@ class BytesSent:
         n, size = self._topology.n, self._vector_bytes
         if self._method.centralized:
             return float(step // self._local_steps * ring_all_reduce_vectors(n)) * size
-        return self._arcs_of(step // self._local_steps) / n * size * self._method.messages
+        rounds = step // self._local_steps
+        sent = self._arcs_of(rounds) / n * size * self._method.messages
+        return sent + self._whole(rounds) / n * self._more_at_first
+
+    def _whole(self, rounds: int) -> int:
+        """Links that the first so many rounds use, all nodes together, if their first differs."""
+        if not self._more_at_first:
+            return 0
+        if self._links is None:
+            assert isinstance(self._topology, Topology)
+            self._links = LinkTable(self._topology)
+        return int(self._links.used_by(rounds).sum())
 
     def _arcs_of(self, rounds: int) -> int:
         """Arcs of the first so many rounds, all nodes together."""

@@ -27,6 +27,7 @@ WIRES = catalog(
     typed=True,
 )
 """Name -> wire, with its options and their defaults."""
+MIX_MODEL_ALONE = "methods that mix the model alone (dsgd, dsgdm, qg-dsgdm, adamw)"
 
 
 def wire(spec: str | torch.dtype | Wire) -> Wire:
@@ -85,8 +86,7 @@ def require_wire(wire: Wire, topology: AnyTopology, method: Method | None = None
         raise InvalidArgument(
             "wire",
             wire.spec,
-            f"is for methods that mix the model alone (dsgd, dsgdm, qg-dsgdm, adamw), not "
-            f"{method.name}; bf16 is for all",
+            f"is for {MIX_MODEL_ALONE}, not {method.name}",
         )
     if isinstance(topology, TwoStateSequence):
         raise InvalidArgument("wire", wire.spec, f"is for one vector per node, not {topology.spec}")

@@ -29,8 +29,8 @@ class LinkTable:
         >>> table = LinkTable(topology("base", n=5))
         >>> table.count, table.most_neighbors
         (12, 3)
-        >>> [bool(table.fresh(number).any()) for number in range(6)]
-        [True, True, True, False, False, False]
+        >>> [int(table.used_by(rounds).sum()) for rounds in range(5)]
+        [0, 4, 8, 12, 12]
 
     """
 
@@ -38,7 +38,7 @@ class LinkTable:
         assert topology.period is not None
         self._period = topology.period
         numbers: dict[tuple[int, int], int] = {}
-        self._first: list[int] = []
+        self._first: list[int] = []  # the round in which an arc is used first
         self._ids = []
         for phase in range(topology.period):
             r = topology.round(phase)
@@ -58,9 +58,9 @@ class LinkTable:
         """The arcs of a round, in the order of its own arrays."""
         return self._ids[number % self._period]
 
-    def fresh(self, number: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Which arcs of a round are used for the first time, if round 0 was the first."""
-        return np.array([self._first[arc] == number for arc in self.of(number)], dtype=bool)
+    def used_by(self, rounds: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which arcs the first so many rounds use: so many messages have been whole vectors."""
+        return np.array(self._first, dtype=np.int64) < rounds
 
     def neighbors(self, node: int, rounds: int) -> int:
         """How many neighbors a node has told of itself in the first so many rounds."""
@@ -68,7 +68,3 @@ class LinkTable:
             sender == node and first < rounds
             for sender, first in zip(self._senders, self._first, strict=True)
         )
-
-    def used_first(self, rounds: int) -> int:
-        """How many arcs the first so many rounds use: that many messages are whole."""
-        return sum(first < rounds for first in self._first)

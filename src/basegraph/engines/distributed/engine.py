@@ -66,6 +66,7 @@ class DistributedEngine:
             membership,
             NodeOptions(
                 local_steps=config.local_steps,
+                wire=config.wire,
                 refuse_nonfinite=False,  # the run looks after that, see `first_nonfinite`
                 stop_with_torchrun=False,  # all nodes stop at the same step
             ),

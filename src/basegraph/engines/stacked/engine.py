@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.data.dataset import Dataset
 from basegraph.engines.clipping import clipped
 from basegraph.engines.contract import EngineProblem
@@ -20,6 +21,10 @@ from basegraph.engines.stacked.mixer import StackedMixer
 from basegraph.engines.stacked.nodes import StackedNodes
 from basegraph.engines.stacked.update import update, updates_in_blocks
 from basegraph.engines.stacked.view import StackedRun, batched_outputs
+from basegraph.engines.stacked.wired import WiredMixer
+from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
+from basegraph.wires.catalog import wire
+from basegraph.wires.contract import Wire
 
 
 class StackedEngine:
@@ -33,12 +38,18 @@ class StackedEngine:
 
     def __init__(self, dataset: Dataset, problems: Sequence[EngineProblem]) -> None:
         self.nodes = nodes = StackedNodes(dataset, problems)
-        self._mixers = [StackedMixer(p.topology, nodes.device, torch.float32) for p in problems]
-        self._gradients = torch.empty_like(nodes.x_nd) if updates_in_blocks(nodes.x_nd) else None
+        chosen = wire(nodes.config.wire)
+        self._mixers = [_mixer(p.topology, nodes.device, chosen) for p in problems]
+        self._whole = not chosen.keeps(torch.float32)
+        in_blocks = updates_in_blocks(nodes.x_nd) and not self._whole
+        self._gradients = torch.empty_like(nodes.x_nd) if in_blocks else None
         self._epoch: tuple[int, dict[str, Tensor]] | None = None
         self._losses = PendingLosses(nodes)
         outputs, hardware = batched_outputs(nodes), nodes.hardware()
-        self.runs = [StackedRun(nodes, i, outputs, hardware) for i in range(len(problems))]
+        self.runs = [
+            StackedRun(nodes, i, outputs, hardware, wired=mixer if self._whole else None)
+            for i, mixer in enumerate(self._mixers)
+        ]
 
     @property
     def step(self) -> int:
@@ -54,7 +65,8 @@ class StackedEngine:
         gradients = clipped(gradients, nodes.config.clip)
         lr, mix = self._learning_rates(nodes.step), self._mix(nodes.step)
         nodes.x_nd, nodes.state = update(
-            nodes.method, nodes.x_nd, gradients, nodes.state, lr, mix, nodes.decay
+            *(nodes.method, nodes.x_nd, gradients, nodes.state, lr, mix, nodes.decay),
+            whole=self._whole,
         )
         self._losses.extend([losses])
         nodes.step += 1
@@ -88,12 +100,12 @@ class StackedEngine:
     def _mix(self, step: int) -> Callable[..., Any] | None:
         """The round of a step, or None where nobody communicates."""
         nodes = self.nodes
-        numbers = [problem.round_number(step) for problem in nodes.problems]
-        if None in numbers:  # of all runs: they share the number of local steps
+        if not communicates(step, nodes.config.local_steps):
             return None
         if nodes.method.centralized:
             return nodes.average
-        rounds = [m.round(number or 0) for m, number in zip(self._mixers, numbers, strict=True)]
+        number = round_index(step, nodes.config.local_steps)
+        rounds = [mixer.round(number) for mixer in self._mixers]
         if len(rounds) == 1:
             return rounds[0]
         if nodes.method.vectors == 2:
@@ -101,6 +113,12 @@ class StackedEngine:
         return lambda x_nd: torch.cat(
             [mix(x) for mix, x in zip(rounds, torch.split(x_nd, nodes.n), strict=True)]
         )
+
+
+def _mixer(topology: AnyTopology, device: torch.device, chosen: Wire) -> StackedMixer | WiredMixer:
+    if chosen.keeps(torch.float32) or isinstance(topology, TwoStateSequence):
+        return StackedMixer(topology, device, torch.float32)
+    return WiredMixer(topology, device, torch.float32, chosen)
 
 
 def _both_side_by_side(

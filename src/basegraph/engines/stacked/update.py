@@ -34,6 +34,8 @@ def update(
     lr: Any,
     mix: Mix | None,
     decay: float | Tensor = 0.0,
+    *,
+    whole: bool = False,
 ) -> tuple[Tensor, State]:
     """Make one step of a method at all nodes.
 
@@ -45,12 +47,13 @@ def update(
         lr: The learning rate, one number or a column (nodes, 1).
         mix: The round; None at a step at which nobody communicates.
         decay: Weight decay λ, one number or a row (1, parameters).
+        whole: Whether the mix needs whole vectors: no blocks then.
 
     Returns:
         The next models and state; in blocks they are the same tensors, overwritten.
 
     """
-    if not updates_in_blocks(x_nd):
+    if whole or not updates_in_blocks(x_nd):
         return method.move(x_nd, gradients, state, lr, mix, decay)
     nodes, size = x_nd.shape
     width = max(1, BLOCK_NUMBERS // nodes)

@@ -36,6 +36,7 @@ class StackedRun:
         hardware: What the steps are made on, and how.
         one_shape: Whether every evaluation takes the shapes of those before the last one, so that
             a compiler meets no others.
+        wired: The run's `WiredMixer`, where models come over a wire that keeps a state.
 
     """
 
@@ -47,6 +48,7 @@ class StackedRun:
         hardware: str,
         *,
         one_shape: bool = False,
+        wired: Any = None,
     ) -> None:
         self.problem = nodes.problems[index]
         self.hardware = hardware
@@ -54,6 +56,7 @@ class StackedRun:
         self._where = slice(index * nodes.n, (index + 1) * nodes.n)
         self._outputs = outputs
         self._one_shape = one_shape
+        self._wired = wired
 
     @property
     def step(self) -> int:
@@ -96,20 +99,24 @@ class StackedRun:
 
     def first_nonfinite(self) -> tuple[str, int] | None:
         """The first tensor with a value that is not finite, and its node; or None."""
-        for name, tensor in self.tensors().items():
+        for name, tensor in by_name(self.x_nd, self.state).items():
             good = torch.isfinite(tensor).all(dim=1)
             if not good.all():
                 return name, int(torch.argmin(good.int()))
         return None
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint holds: the models `x` and the parts `state.*`, as views."""
-        return by_name(self.x_nd, self.state)
+        """What a checkpoint holds: the models `x`, the parts `state.*` and `wire.*`, as views."""
+        own = by_name(self.x_nd, self.state)
+        return own if self._wired is None else {**own, **self._wired.tensors(self.x_nd)}
 
     def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Continue from what `tensors` gave after this step."""
-        for name, tensor in self.tensors().items():
+        for name, tensor in by_name(self.x_nd, self.state).items():
             tensor.copy_(tensors[name])
+        if self._wired is not None:
+            local_steps = self._nodes.config.local_steps
+            self._wired.restore(tensors, self.x_nd, rounds=step // local_steps)
         self._nodes.step = step
 
 

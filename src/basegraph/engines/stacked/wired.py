@@ -9,9 +9,10 @@ of the period: what its receiver knows of its sender.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,10 +58,9 @@ class WiredMixer:
         self._peers = PerPhase(topology, lambda index: self._heard(topology.round(index)))
         self._links = LinkTable(topology) if wire.links else None
         self._arcs = PerPhase(topology, self._arcs_of)
-        self.residue_nd: Tensor | None = None
-        """What rounding has left out of x so far; None before the first exchange."""
-        self.copies_ad: Tensor | None = None
-        """What receivers know of senders, a row per arc; None before the first exchange."""
+        self._residue_nd: Tensor | None = None  # what rounding has left out of x so far
+        self._copies_ad: Tensor | None = None
+        self._used = np.zeros(0 if self._links is None else self._links.count, dtype=bool)
 
     def round(self, number: int) -> Callable[[Tensor], Tensor]:
         """The mix of a round, counted on over periods."""
@@ -72,7 +72,7 @@ class WiredMixer:
         return lambda x_nd: self._moved(x_nd, move(x_nd, number))
 
     def _moved(self, x_nd: Tensor, way_nd: Tensor) -> Tensor:
-        moved, self.residue_nd = add_with_residue(x_nd, way_nd, self.residue_nd)
+        moved, self._residue_nd = add_with_residue(x_nd, way_nd, self._residue_nd)
         return moved
 
     def known(self, x_nd: Tensor) -> Tensor:
@@ -109,18 +109,48 @@ class WiredMixer:
         known_ad = copies_ad.index_select(0, arcs.ids)
         parts = codec.encode(x_ad - known_ad)
         known_ad += codec.decode(parts, x_nd.shape[1], x_nd.dtype)
-        fresh = torch.as_tensor(links.fresh(number), device=x_nd.device)
-        known_ad = torch.where(fresh[:, None], x_ad, known_ad)
+        ids = links.of(number)
+        if not self._used[ids].all():  # the first message of a link is the whole vector
+            used = torch.as_tensor(self._used[ids], device=x_nd.device)
+            known_ad = torch.where(used[:, None], known_ad, x_ad)
+            self._used[ids] = True
         way_ad = known_ad.index_select(0, arcs.back).sub_(known_ad)
         way_ad *= arcs.weights[:, None] * self.wire.step
         copies_ad.index_copy_(0, arcs.ids, known_ad.add_(way_ad))
         return torch.zeros_like(x_nd).index_add_(0, arcs.senders, way_ad)
 
+    def tensors(self, x_nd: Tensor) -> dict[str, Tensor]:
+        """What a checkpoint holds besides the models, by name.
+
+        Args:
+            x_nd: The models.
+
+        """
+        if self.wire.coordinates is not None:
+            return {}
+        if self._residue_nd is None:
+            self._residue_nd = torch.zeros_like(x_nd)
+        known = {"wire.residue": self._residue_nd}
+        return {**known, "wire.copies": self._copies(x_nd)} if self.wire.links else known
+
+    def restore(self, tensors: Mapping[str, Tensor], x_nd: Tensor, rounds: int) -> None:
+        """Continue from what `tensors` has returned after so many rounds.
+
+        Where a checkpoint does not hold it, all links begin anew, with whole vectors: the average
+        over nodes is that of the models.
+        """
+        own = self.tensors(x_nd)
+        complete = own.keys() <= tensors.keys()
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name]) if complete else tensor.zero_()
+        if self._links is not None:
+            self._used[:] = self._links.used_by(rounds) if complete else False
+
     def _copies(self, x_nd: Tensor) -> Tensor:
-        if self.copies_ad is None:
+        if self._copies_ad is None:
             assert self._links is not None
-            self.copies_ad = x_nd.new_zeros(self._links.count, x_nd.shape[1])
-        return self.copies_ad
+            self._copies_ad = x_nd.new_zeros(self._links.count, x_nd.shape[1])
+        return self._copies_ad
 
     def _heard(self, r: Round) -> tuple[Tensor, Tensor]:
         peers, weights = peers_of(r)

@@ -67,6 +67,12 @@ function setSpeed() {
   play();
 }
 
+function showCosts() {
+  if (!current) return;
+  legend();
+  show();
+}
+
 function select(node) {
   state.selected = node;
   show();
@@ -158,7 +164,7 @@ function listen() {
   for (const [text, interval] of Object.entries(SPEEDS)) find("speed").append(new Option(text, interval));
   find("speed").value = state.interval;
   for (const id of ["name", "n", "k", "degree", "seed", "home"]) on(id, "change", choose);
-  for (const id of ["parameters", "bandwidth", "latency"]) on(id, "input", () => current && (legend(), show()));
+  for (const id of ["parameters", "bandwidth", "latency"]) on(id, "input", showCosts);
   on("play", "click", play);
   on("speed", "change", setSpeed);
   on("back", "click", () => go(state.step - 1));

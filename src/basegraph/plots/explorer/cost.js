@@ -53,7 +53,8 @@ function allReduceCost(name, n, size, network) {
     seconds = 2 * surplus * roundSeconds(network, size, 0);
     for (const piece of pieces) seconds += 2 * roundSeconds(network, piece, piece);
   }
-  return { rounds, bytesPerStep: bytes, secondsPerStep: seconds, bytesToAverage: bytes, secondsToAverage: seconds };
+  const step = { bytesPerStep: bytes, secondsPerStep: seconds };
+  return { rounds, ...step, bytesToAverage: bytes, secondsToAverage: seconds };
 }
 
 function secondsText(seconds) {

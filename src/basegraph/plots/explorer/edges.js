@@ -48,7 +48,7 @@ function arrowHead([cx, cy], [nodeX, nodeY], dot) {
 function alongEdge(i, j, n, t) {
   let points = [place(j, n), ...controls(i, j, n), place(i, n)];
   while (points.length > 1) {
-    points = points.slice(1).map(([x, y], k) => [points[k][0] * (1 - t) + x * t, points[k][1] * (1 - t) + y * t]);
+    points = points.slice(1).map((next, k) => next.map((to, axis) => points[k][axis] * (1 - t) + to * t));
   }
   return points[0];
 }

@@ -34,12 +34,15 @@ function drawErrors(host, curves, now, steps) {
     const end = reached < 0 ? errors.length - 1 : reached;
     const shown = errors.slice(0, end + 1).map((error, i) => (i === reached ? 0 : error));
     const path = shown.map((error, i) => `${i ? "L" : "M"}${x(i).toFixed(1)} ${y(error).toFixed(1)}`);
-    root.append(svg("path", { d: path.join(""), class: "curve", style: curveStyle(look), "data-spec": spec }));
+    const style = curveStyle(look);
+    root.append(svg("path", { d: path.join(""), class: "curve", style, "data-spec": spec }));
     if (reached >= 0) {
-      root.append(svg("circle", { cx: x(reached), cy: y(0), r: 4.5, class: "dot exact", style: inkStyle(look) }));
+      const at = { cx: x(reached), cy: y(0), r: 4.5 };
+      root.append(svg("circle", { ...at, class: "dot exact", style: inkStyle(look) }));
     }
     if (now <= end) {
-      root.append(svg("circle", { cx: x(now), cy: y(shown[now]), r: 3, class: "point curve", style: inkStyle(look) }));
+      const at = { cx: x(now), cy: y(shown[now]), r: 3 };
+      root.append(svg("circle", { ...at, class: "point curve", style: inkStyle(look) }));
     }
   }
   host.replaceChildren(root);

@@ -1,6 +1,9 @@
 // What can be taken away: the round as SVG, a period as GIF, and the Python line.
 
-const STYLED = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-size", "font-family", "text-anchor", "dominant-baseline", "paint-order"];
+const STYLED = [
+  ...["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "paint-order"],
+  ...["font-size", "font-family", "text-anchor", "dominant-baseline"],
+];
 const GIF_SIZE = 480;
 
 // A drawing as a file of its own: the page's styles become attributes, a caption goes below.
@@ -21,7 +24,8 @@ function standalone(root, caption) {
   copy.setAttribute("width", "744");
   copy.setAttribute("height", "792");
   copy.prepend(svg("rect", { x: -124, y: -124, width: 248, height: 264, fill: paper }));
-  copy.append(svg("text", { x: 0, y: 133, fill: color, "font-size": 8, "font-family": "sans-serif", "text-anchor": "middle" }, caption));
+  const font = { "font-size": 8, "font-family": "sans-serif", "text-anchor": "middle" };
+  copy.append(svg("text", { x: 0, y: 133, fill: color, ...font }, caption));
   return new XMLSerializer().serializeToString(copy);
 }
 

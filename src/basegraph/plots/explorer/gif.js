@@ -13,7 +13,8 @@ function quantize(rgba) {
     counts.set(key, sum);
   }
   const ranked = [...counts].sort((a, b) => b[1][3] - a[1][3]);
-  const colors = ranked.slice(0, 256).map(([, [r, g, b, count]]) => [r, g, b].map((v) => Math.round(v / count)));
+  const meanOf = ([, [r, g, b, count]]) => [r, g, b].map((sum) => Math.round(sum / count));
+  const colors = ranked.slice(0, 256).map(meanOf);
   const index = new Map(ranked.slice(0, 256).map(([key], i) => [key, i]));
   for (const [key, [r, g, b, count]] of ranked.slice(256)) {
     const distance = (color) =>

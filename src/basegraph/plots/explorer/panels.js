@@ -8,8 +8,10 @@ function statusText() {
   const rounds = state.step === 1 ? "1 round" : `${state.step} rounds`;
   const exact = error <= REACHED * errors[0] ? ", exact average" : "";
   const two = t.second ? " (two vectors per node; shown: x)" : "";
-  const own = state.selected === null ? "" : ` Node ${state.selected} holds ${states[state.step][state.selected].toPrecision(4)}.`;
-  return `After ${rounds}: consensus error ${error.toExponential(1)}${exact}${two}. Drawn: round ${phase}, which comes next.${own}`;
+  const held = state.selected === null ? null : states[state.step][state.selected];
+  const own = held === null ? "" : ` Node ${state.selected} holds ${held.toPrecision(4)}.`;
+  const reached = `consensus error ${error.toExponential(1)}${exact}${two}`;
+  return `After ${rounds}: ${reached}. Drawn: round ${phase}, which comes next.${own}`;
 }
 
 // What the drawn round has, and what it and those before it cost.
@@ -26,7 +28,8 @@ function roundText(drawn) {
   const bytes = size * Math.max(...sent);
   const left = drawn.left ? ` ${drawn.edges.length} of them drawn, evenly chosen.` : "";
   const edges = edgesOf(t, t.round(state.step));
-  const spent = state.step ? ` So far the busiest node has sent ${short(bytes)}B in ${secondsText(seconds)}.` : "";
+  const sofar = ` So far the busiest node has sent ${short(bytes)}B in ${secondsText(seconds)}.`;
+  const spent = state.step ? sofar : "";
   return `Round ${state.step}: ${weightsText(edges)}.${left}${spent}`;
 }
 
@@ -35,14 +38,19 @@ const COLUMNS = ["topology", "neighbors", "rounds", "per round", "to the average
 // The legend, with what each topology costs on the network of the fields below it.
 function legend() {
   const { size, ...net } = network();
-  const spent = (bytes, seconds) => (bytes === null ? "never exact" : `${short(bytes)}B, ${secondsText(seconds)}`);
+  const spent = (bytes, seconds) =>
+    bytes === null ? "never exact" : `${short(bytes)}B, ${secondsText(seconds)}`;
   const rows = current.curves.map(({ spec, missing, t, errors }) => {
     if (missing) return [spec, html("td", { colspan: 4, class: "missing" }, "not defined for this n")];
     const exact = t.period !== null && exactAt(errors) >= 0 && exactAt(errors) <= t.period;
     const cost = costOf(t, exact, size, net);
     const vectors = t.second ? ", two vectors" : "";
     const rounds = t.period === null ? "random" : `${t.period}`;
-    return [spec, `${maxDegree(t)}${vectors}`, rounds, spent(cost.bytesPerStep, cost.secondsPerStep), spent(cost.bytesToAverage, cost.secondsToAverage)];
+    return [
+      ...[spec, `${maxDegree(t)}${vectors}`, rounds],
+      spent(cost.bytesPerStep, cost.secondsPerStep),
+      spent(cost.bytesToAverage, cost.secondsToAverage),
+    ];
   });
   for (const name of state.n > 1 ? ALL_REDUCES : []) {
     const cost = allReduceCost(name, state.n, size, net);
@@ -52,7 +60,8 @@ function legend() {
     html("thead", {}, html("tr", {}, ...COLUMNS.map((name) => html("th", {}, name)))),
     html("tbody", {}, ...rows.map(([spec, ...cells]) => {
       const name = html("td", {}, lineSample(lookOf(spec)), ` ${spec}`);
-      return html("tr", { "data-spec": spec }, name, ...cells.map((cell) => (cell instanceof Node ? cell : html("td", {}, cell))));
+      const others = cells.map((cell) => (cell instanceof Node ? cell : html("td", {}, cell)));
+      return html("tr", { "data-spec": spec }, name, ...others);
     })),
   );
 }
@@ -69,7 +78,10 @@ function maxDegree(t) {
 function origins(arcs) {
   const seen = [...new Set(arcs.map((a) => a[4]))].filter(Boolean).sort();
   find("origins").replaceChildren(
-    ...seen.map((origin) => html("li", {}, html("i", { style: `background:${ORIGIN_COLORS[origin]}` }), origin)),
+    ...seen.map((origin) => {
+      const mark = html("i", { style: `background:${ORIGIN_COLORS[origin]}` });
+      return html("li", {}, mark, origin);
+    }),
   );
 }
 
@@ -84,12 +96,13 @@ function rounds(t) {
   const shown = t.period || current.steps + 1;
   const rows = Array.from({ length: shown }, (_, step) => {
     const heard = t.round(step).filter(([i]) => i === state.selected);
-    const weights = heard.map(([, j, a, b]) => `${heardFrom(t, step, j)} (${a}/${b}${inSecond(t, step)})`).join(", ");
+    const said = ([, j, a, b]) => `${heardFrom(t, step, j)} (${a}/${b}${inSecond(t, step)})`;
+    const weights = heard.map(said).join(", ");
     const now = step === state.step % shown ? { class: "now" } : {};
     return html("tr", now, html("td", {}, step), html("td", {}, weights || "nobody"));
   });
-  const head = html("tr", {}, html("th", {}, "round"), html("th", {}, `node ${state.selected} hears (weight)`));
-  table.replaceChildren(head, ...rows);
+  const heads = ["round", `node ${state.selected} hears (weight)`].map((text) => html("th", {}, text));
+  table.replaceChildren(html("tr", {}, ...heads), ...rows);
 }
 
 // With two vectors per node: which of the sender's is heard, and its weight in the second vector.

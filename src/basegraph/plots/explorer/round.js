@@ -88,9 +88,10 @@ function edgeElements(t, edges, selected, dot) {
     lines.set(origin, (lines.get(origin) || "") + path);
   }
   const many = edges.length > 150 ? " many" : t.n > BUNDLED ? " thin" : "";
-  const elements = [...lines].map(([origin, path]) =>
-    svg("path", { d: path, class: `edge${many}`, style: `stroke:${ORIGIN_COLORS[origin]}`, "data-origin": origin }),
-  );
+  const elements = [...lines].map(([origin, path]) => {
+    const style = `stroke:${ORIGIN_COLORS[origin]}`;
+    return svg("path", { d: path, class: `edge${many}`, style, "data-origin": origin });
+  });
   const crowd = chosen.length > 20 ? " many" : t.n > BUNDLED ? " thin" : "";
   if (chosen.length) elements.push(svg("path", { d: chosen.join(""), class: `edge chosen${crowd}` }));
   return elements;
@@ -98,8 +99,10 @@ function edgeElements(t, edges, selected, dot) {
 
 // The color scale, with the average that all nodes are to reach in its middle.
 function drawScale(host, { mean, range }) {
-  const stops = Array.from({ length: 21 }, (_, k) => valueColor(mean + ((k - 10) / 10) * range, { mean, range }));
-  const bar = html("div", { class: "bar", style: `background:linear-gradient(to right,${stops.join(",")})` });
+  const at = (share) => valueColor(mean + share * range, { mean, range });
+  const stops = Array.from({ length: 21 }, (_, k) => at((k - 10) / 10));
+  const style = `background:linear-gradient(to right,${stops.join(",")})`;
+  const bar = html("div", { class: "bar", style });
   const number = (value) => value.toFixed(2).replace("-", "−");
   host.replaceChildren(
     bar,

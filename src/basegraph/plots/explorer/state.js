@@ -41,7 +41,7 @@ function network() {
 
 // #name:option=value,.../n, written by this page or by hand: what makes no sense is passed over.
 function readHash() {
-  const [spec, n] = decodeURIComponent(location.hash.slice(1)).split("/");
+  const [spec, n] = location.hash.slice(1).replaceAll("%2C", ",").replaceAll("%3A", ":").split("/");
   const { name, options } = parseSpec(spec || "");
   if (Object.hasOwn(CATALOGUE, name)) {
     const sound = Object.entries(options).filter(([option, value]) => isSound(option, value));

@@ -59,10 +59,13 @@ function drawChart(host, { series, xName, yName, log = false, counts = false, fo
   }
   const all = shown.flatMap((one) => one.points);
   const bottom = height - MARGIN.bottom;
+  const dot = ([px, py], look, r) =>
+    svg("circle", { cx: x.at(px), cy: y.at(py), r, class: "dot", style: inkStyle(look) });
   const x = scaleOf(all.map((p) => p[0]), MARGIN.left, width - MARGIN.right, false, width / 90);
   const y = scaleOf(all.map((p) => p[1]), bottom, MARGIN.top, log, 5);
   for (const tick of y.ticks.filter((value) => !counts || Number.isInteger(value))) {
-    root.append(svg("path", { d: `M${MARGIN.left} ${y.at(tick).toFixed(1)}H${width - MARGIN.right}`, class: "grid" }));
+    const d = `M${MARGIN.left} ${y.at(tick).toFixed(1)}H${width - MARGIN.right}`;
+    root.append(svg("path", { d, class: "grid" }));
     root.append(svg("text", { x: MARGIN.left - 6, y: y.at(tick), class: "tick y" }, tickText(tick)));
   }
   for (const tick of x.ticks) {
@@ -75,16 +78,15 @@ function drawChart(host, { series, xName, yName, log = false, counts = false, fo
       if (!i) return `M${to} ${level}`;
       return counts ? `H${to}V${level}` : `L${to} ${level}`;
     });
-    root.append(svg("path", { d: path.join(""), class: "curve", style: curveStyle(look), "data-run": name }));
-    if (points.length === 1) {
-      root.append(svg("circle", { cx: x.at(points[0][0]), cy: y.at(points[0][1]), r: 3, class: "dot", style: inkStyle(look) }));
-    }
+    const style = curveStyle(look);
+    root.append(svg("path", { d: path.join(""), class: "curve", style, "data-run": name }));
+    if (points.length === 1) root.append(dot(points[0], look, 3));
   }
-  followPointer(host, root, shown, { x, y, xName, format, bottom });
+  followPointer(host, root, shown, { x, dot, xName, format, bottom });
 }
 
 // The values nearest to the pointer, or to where the arrow keys have moved the cross-hair.
-function followPointer(host, root, series, { x, y, xName, format, bottom }) {
+function followPointer(host, root, series, { x, dot, xName, format, bottom }) {
   const stops = [...new Set(series.flatMap((one) => one.points.map((p) => p[0])))].sort((a, b) => a - b);
   const line = svg("path", { class: "crosshair" });
   const dots = svg("g", {});
@@ -97,11 +99,7 @@ function followPointer(host, root, series, { x, y, xName, format, bottom }) {
     const rows = series.map((one) => ({ ...one, point: nearest(one.points) }));
     rows.sort((a, b) => b.point[1] - a.point[1]);
     line.setAttribute("d", `M${x.at(at).toFixed(1)} ${MARGIN.top}V${bottom}`);
-    dots.replaceChildren(
-      ...rows.map(({ look, point }) =>
-        svg("circle", { cx: x.at(point[0]), cy: y.at(point[1]), r: 4, class: "dot", style: inkStyle(look) }),
-      ),
-    );
+    dots.replaceChildren(...rows.map(({ look, point }) => dot(point, look, 4)));
     box.replaceChildren(
       html("b", {}, `${xName} ${tickText(Number(at.toPrecision(5)))}`),
       ...rows.slice(0, 12).map(({ name, look, point }) =>

@@ -29,7 +29,8 @@ function seriesOf(metric, scale = 1) {
 
 // How many nodes there were, by epoch.
 function nodesSeries() {
-  return RUNS.filter((run) => !hidden.has(run.name)).map(({ name, look, nodes }) => ({ name, look, points: nodes }));
+  const shown = RUNS.filter((run) => !hidden.has(run.name));
+  return shown.map(({ name, look, nodes }) => ({ name, look, points: nodes }));
 }
 
 function draw() {
@@ -43,7 +44,12 @@ function draw() {
     drawChart(host, { series, xName, yName: `${part} ${REPORT.unit}`, format: score });
   }
   const plain = (v) => `${Number(v.toPrecision(4))}`;
-  drawChart(find("train_loss"), { series: seriesOf("train_loss"), xName, yName: "training loss", format: plain });
+  drawChart(find("train_loss"), {
+    series: seriesOf("train_loss"),
+    xName,
+    yName: "training loss",
+    format: plain,
+  });
   drawChart(find("consensus_distance"), {
     series: seriesOf("consensus_distance"),
     xName,
@@ -58,7 +64,8 @@ function draw() {
     format: (v) => `${short(v)}B`,
   });
   if (find("nodes")) {
-    drawChart(find("nodes"), { series: nodesSeries(), xName: "epoch", yName: "nodes", counts: true, format: plain });
+    const axes = { xName: "epoch", yName: "nodes", counts: true };
+    drawChart(find("nodes"), { series: nodesSeries(), ...axes, format: plain });
   }
 }
 
