@@ -25,6 +25,7 @@ extensions = [
     "mathml",
 ]
 exclude_patterns = ["_ext"]
+suppress_warnings = ["ref.python"]  # a name in "Raises" that several packages export
 default_role = (
     "py:obj"  # `name` in a docstring is code, and a link where there is something to show
 )

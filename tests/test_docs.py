@@ -275,7 +275,7 @@ def test_the_package_says_that_it_is_typed():
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_files_and_names_that_pages_mention_exist(page):
     text = page.read_text(encoding="utf-8")
-    folders = ("src", "tests", "scripts", "benchmarks", "examples")
+    folders = ("src", "tests", "scripts", "benchmarks", "examples", "docs")
     files = [f"/{path.as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")]
     for name in re.findall(r"`(?:python )?([\w/]+\.py)\b", text):
         if name not in ("train.py", "live.py") and not name.endswith("NAME.py"):
