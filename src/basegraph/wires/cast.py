@@ -57,6 +57,8 @@ class Cast:
         """The values, rounded."""
         return (v.to(self.kind),)
 
-    def decode(self, parts: Parts, size: int, dtype: torch.dtype) -> Tensor:
+    def decode(
+        self, parts: Parts, size: int, dtype: torch.dtype, out: Tensor | None = None
+    ) -> Tensor:
         """The values, which are exact in a wider type."""
-        return parts[0].to(dtype)
+        return parts[0].to(dtype) if out is None else out.copy_(parts[0])

@@ -28,8 +28,10 @@ class Codec(Protocol):
     def encode(self, v: Tensor) -> Parts:
         """The parts of the message with each vector."""
 
-    def decode(self, parts: Parts, size: int, dtype: torch.dtype) -> Tensor:
-        """The vectors of this size and type that the messages stand for."""
+    def decode(
+        self, parts: Parts, size: int, dtype: torch.dtype, out: Tensor | None = None
+    ) -> Tensor:
+        """The vectors of this size and type that the messages stand for, in `out` if given."""
 
 
 @dataclass(frozen=True)

@@ -103,10 +103,12 @@ class EightBits:
             levels[..., where] = scaled.flatten(-2).to(self.kind)
         return scales, levels
 
-    def decode(self, parts: Parts, size: int, dtype: torch.dtype) -> Tensor:
+    def decode(
+        self, parts: Parts, size: int, dtype: torch.dtype, out: Tensor | None = None
+    ) -> Tensor:
         """Levels times scales."""
         scales, levels = parts
-        v = levels.to(dtype)
+        v = levels.to(dtype) if out is None else out.copy_(levels)
         for blocks, where in self._in_blocks(v):
             values = _rows(v[..., where], self.block)
             values.mul_(scales[..., blocks].to(dtype).unsqueeze(-1))

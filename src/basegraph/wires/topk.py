@@ -77,12 +77,15 @@ class TopK:
             places.to(_places(group)).flatten(-2),
         )
 
-    def decode(self, parts: Parts, size: int, dtype: torch.dtype) -> Tensor:
+    def decode(
+        self, parts: Parts, size: int, dtype: torch.dtype, out: Tensor | None = None
+    ) -> Tensor:
         """The values at their places, zeros elsewhere."""
         group, kept, groups = self._groups(size)
         values, places = (part.reshape(*part.shape[:-1], groups, kept) for part in parts)
         v = values.new_zeros((*values.shape[:-1], group), dtype=dtype)
-        return v.scatter_(-1, places.long(), values.to(dtype)).flatten(-2)[..., :size]
+        v = v.scatter_(-1, places.long(), values.to(dtype)).flatten(-2)[..., :size]
+        return v if out is None else out.copy_(v)
 
     def _groups(self, size: int) -> tuple[int, int, int]:
         """Values of a group, how many of them are kept, and how many groups there are."""

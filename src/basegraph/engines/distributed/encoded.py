@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from basegraph.engines.distributed.mixer import DistributedMixer
 
 
+CACHED = 2**16
+"""Numbers whose temporaries fit into a core's cache: fresh memory is many times slower."""
+
+
 class Known(NamedTuple):
     """What both ends of a link know of each other."""
 
@@ -67,8 +71,16 @@ class Encoder:
 
         """
         size = x_d.numel()
-        moved, self._residues[size] = add_with_residue(x_d, way, self._residues.get(size))
-        return moved if out is None else out.copy_(moved)
+        out = torch.empty_like(x_d) if out is None else out
+        if size not in self._residues:
+            self._residues[size] = empty_like(x_d).zero_()
+        vectors = (x_d, way, self._residues[size], out)
+        piece = CACHED if x_d.device.type == "cpu" else max(1, size)
+        for x, d, residue, sum_ in zip(*(torch.split(v, piece) for v in vectors), strict=True):
+            moved, left = add_with_residue(x, d, residue)
+            sum_.copy_(moved)
+            residue.copy_(left)
+        return out
 
     def start(
         self, mixer: DistributedMixer, x_d: Tensor, stamp: Stamp, neighbors: Neighbors
@@ -129,7 +141,16 @@ class Encoder:
             return x_d.nbytes
         return self.wire.message_bytes(x_d.numel(), x_d.dtype)
 
-    def decoded(self, message: Tensor, x_d: Tensor, known: Tensor | None) -> Tensor:
+    def vector(self, message: Tensor, x_d: Tensor, slot: int) -> Tensor:
+        """What a message says, without links, in memory that is the same at every round."""
+        key = ("vector", slot, x_d.numel(), x_d.dtype)
+        if key not in self._bytes:
+            self._bytes[key] = empty_like(x_d)
+        return self.decoded(message, x_d, None, self._bytes[key])
+
+    def decoded(
+        self, message: Tensor, x_d: Tensor, known: Tensor | None, out: Tensor | None = None
+    ) -> Tensor:
         """What a message says: a vector, or what is known with the difference that was sent."""
         codec, size = self.wire.codec, x_d.numel()
         assert codec is not None
@@ -137,7 +158,7 @@ class Encoder:
             return message.to(x_d.device, copy=True).view(x_d.dtype)
         layout = codec.layout(size, x_d.dtype)
         assert message.numel() == layout_bytes(layout)
-        v = codec.decode(unpacked(message.to(x_d.device), layout), size, x_d.dtype)
+        v = codec.decode(unpacked(message.to(x_d.device), layout), size, x_d.dtype, out)
         return v if known is None else v.add_(known)
 
 
@@ -176,14 +197,16 @@ class EncodedExchange:
 
     def _directly(self) -> Tensor:
         """Σ w (q_j - q), of what was sent: what is rounded at a node stays at that node."""
-        pending, decoded = self._pending, self._encoder.decoded
+        pending, vector = self._pending, self._encoder.vector
         x_d = pending.x_d
         # A node that only hears has sent nothing; rounds of this library have no such nodes.
-        own = decoded(self._outgoing[0], x_d, None)
+        own = vector(self._outgoing[0], x_d, 0)
         require_finite(own, pending)
         total: Tensor | None = None
-        for (peer, weight), box in zip(pending.hears, pending.inbox, strict=True):
-            theirs = decoded(box, x_d, None)
+        for slot, ((peer, weight), box) in enumerate(
+            zip(pending.hears, pending.inbox, strict=True), start=1
+        ):
+            theirs = vector(box, x_d, slot)
             require_finite(theirs, pending, peer)
             way = theirs.sub_(own).mul_(weight)
             total = way if total is None else total.add_(way)
