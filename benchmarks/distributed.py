@@ -43,9 +43,12 @@ import basegraph as bg
 from basegraph.engines.signals import logged_signals
 from basegraph.experiments.scaling import Network, cost
 from basegraph.units import bandwidth, seconds
+from basegraph.wires import wire
 
 
-def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str, float]:
+def modeled(
+    times: dict[str, float], size: int, rate: float | None, wires: list[str]
+) -> dict[str, float]:
     """Seconds that the model gives for what was measured."""
     n, latency = dist.get_world_size(), times["one number"]
     if rate is None:
@@ -57,7 +60,7 @@ def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str,
     shapes = {
         "raw": ("base:k=1", size),
         "mix base:k=1": ("base:k=1", size),
-        "mix base:k=1, bf16": ("base:k=1", size // 2),
+        **{f"mix base:k=1, {w}": ("base:k=1", wire(w).message_bytes(size // 4)) for w in wires},
         "mix ring": ("ring", size),
         "mix exponential": ("exponential", size),
     }
@@ -68,8 +71,8 @@ def modeled(times: dict[str, float], size: int, rate: float | None) -> dict[str,
     return {**gossip, "all-reduce": cost("all-reduce", n, size, inner).seconds_per_step}
 
 
-def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
-    works, rest = forms(name)
+def measure(name: str, wires: list[str], rounds: int, count: int, rate: float | None) -> None:
+    works, rest = forms(name, wires)
     taken: dict[str, list[float]] = {label: [] for label in works}
     computed: dict[str, list[float]] = {label: [] for label in works}
     for turn in range(rounds + 1):
@@ -90,7 +93,7 @@ def measure(name: str, rounds: int, count: int, rate: float | None) -> None:
         return
     times = {label: median(spent) for label, spent in taken.items()}
     size = 4 * sum(p.numel() for p in Shapes(name).parameters())
-    model = modeled(times, size, rate)
+    model = modeled(times, size, rate, wires)
     for label, spent in times.items():
         known = model.get(label)
         print(
@@ -107,10 +110,9 @@ def as_rank(options: argparse.Namespace) -> None:
     dist.init_process_group("gloo")
     for name in options.models.split(","):
         count = {"lenet": 20, "vgg11": 4}[name]
-        if options.netns:
-            measure(name, options.rounds, count // 2, bandwidth("--rate", options.rate))
-        else:
-            measure(name, options.rounds, count, None)
+        rate = bandwidth("--rate", options.rate) if options.netns else None
+        count = count // 2 if options.netns else count
+        measure(name, options.wires.split(","), options.rounds, count, rate)
     dist.destroy_process_group()
 
 
@@ -156,6 +158,7 @@ def main() -> None:
     parser.add_argument("--ranks", default="4,8")
     parser.add_argument("--models", default="lenet,vgg11")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--wires", default="bf16,int8,topk:0.01", help="that mix base:k=1 uses")
     parser.add_argument("--netns", action="store_true", help="ranks in network namespaces")
     parser.add_argument("--rate", default="200mbit", help="of a link, each way (with --netns)")
     parser.add_argument("--delay", default="0ms", help="of a link (with --netns)")

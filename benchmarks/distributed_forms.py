@@ -14,6 +14,7 @@ from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.stamp import Stamp
 from basegraph.models.networks import build
+from basegraph.wires.catalog import wire
 
 ORDERS = {"": "adapt-then-combine", " behind": "combine-then-adapt"}
 """Orders of step and exchange, by what is added to the name of a form."""
@@ -73,9 +74,10 @@ def raw(size: int, t: bg.Topology) -> Callable[[], None]:
     return exchange
 
 
-def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], None]:
+def mix(size: int, spec: str, sent_as: str | None = None) -> Callable[[], None]:
     t = bg.topology(spec, n=dist.get_world_size())
-    mixer, schedule = DistributedMixer(FixedMembership(), wire=wire), Schedule(t, dist.get_rank())
+    by = None if sent_as is None else wire(sent_as)
+    mixer, schedule = DistributedMixer(FixedMembership(), wire=by), Schedule(t, dist.get_rank())
     x, clock = torch.randn(size), [0]
 
     def exchange() -> None:
@@ -85,7 +87,9 @@ def mix(size: int, spec: str, wire: torch.dtype | None = None) -> Callable[[], N
     return exchange
 
 
-def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
+def forms(
+    name: str, wires: list[str]
+) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[[], None]]]:
     """What is measured, and how those that communicate behind the next step are brought to rest."""
     n = dist.get_world_size()
     size = sum(p.numel() for p in Shapes(name).parameters())
@@ -94,7 +98,7 @@ def forms(name: str) -> tuple[dict[str, Callable[[], None]], dict[str, Callable[
         "one number": raw(1, bg.topology("base:k=1", n=n)),
         "raw": raw(size, bg.topology("base:k=1", n=n)),
         "mix base:k=1": mix(size, "base:k=1"),
-        "mix base:k=1, bf16": mix(size, "base:k=1", torch.bfloat16),
+        **{f"mix base:k=1, {w}": mix(size, "base:k=1", w) for w in wires},
         "mix ring": mix(size, "ring"),
         "mix exponential": mix(size, "exponential"),
         "all-reduce one number": lambda: dist.all_reduce(number),

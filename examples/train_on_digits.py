@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from basegraph.cli.compare import read_run
+from basegraph.cli.compare import find_runs
 from basegraph.cli.output import progress, table
 from basegraph.plots.learning import draw_learning
 from basegraph.training._train import train
@@ -46,9 +46,11 @@ def main() -> None:
         out = runs / f"{name}-seed{seed}"
         shutil.rmtree(out, ignore_errors=True)
         train(RunConfig(**shared, **fields, seed=seed), out)
-    rows = []
+    rows, drawn = [], []
     for name, _ in CASES:
-        last = [read_run(runs / f"{name}-seed{seed}")["rows"][-1] for seed in seeds]
+        found = find_runs([runs / f"{name}-seed{seed}" for seed in seeds])
+        drawn += found
+        last = [run["rows"][-1] for run in found]
         rows.append(
             (
                 name,
@@ -62,7 +64,6 @@ def main() -> None:
     columns = ["topology", "nodes' mean %", "averaged model %", "worst node %",
                "distance between nodes", "MB sent"]  # fmt: skip
     table(columns, rows)
-    drawn = [read_run(runs / f"{name}-seed{seed}") for name, _ in CASES for seed in seeds]
     draw_learning(drawn, [folder / "learning.png"], models=("nodes", "averaged"))
     print(f"\nfigure: {folder / 'learning.png'}   runs: {runs}")
 

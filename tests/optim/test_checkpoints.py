@@ -25,6 +25,10 @@ def test_a_kill_during_a_save_in_the_background_leaves_the_one_before(tmp_path):
     works(4, "after_a_kill", tmp_path, 2)
 
 
+def test_tied_weights_are_saved_once_and_frozen_ones_come_back(tmp_path):
+    works(4, "tied", tmp_path, 2)
+
+
 def test_the_averaged_model_is_one_file(tmp_path):
     works(6, "export", tmp_path, 2)
 

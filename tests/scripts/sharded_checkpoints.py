@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
+from torch.distributed.fsdp import fully_shard
 
 import basegraph as bg
 from basegraph.optim.checkpoints.storage import NodesWriter
@@ -124,6 +126,39 @@ def after_a_kill() -> None:
     bg.save_checkpoint(FOLDER, net, optimizer)
     names = sorted(path.name for path in FOLDER.iterdir())
     assert names == ["000001-step-2", "000002-step-3"], names
+
+
+def tied() -> None:
+    """A weight with two names is saved once, and a frozen one comes back at every node."""
+    net, optimizer = tied_pair()
+    before = whole(net).clone()
+    path = bg.save_checkpoint(FOLDER, net, optimizer).result()
+    names = {name for file in path.glob("*.safetensors") for name in load_file(file)}
+    assert any("model.0.weight" in name for name in names)
+    assert not any("model.1.weight" in name for name in names)
+    for load_model in (True, False):
+        again, resumed = tied_pair()
+        for group in resumed.param_groups:
+            group["gossip_step"] = 1  # as of a job that has made steps
+        if load_model:
+            state = get_model_state_dict(net)
+            set_model_state_dict(again, state)
+            resumed.load_state_dict(resumed.state_dict())
+        else:
+            bg.load_checkpoint(FOLDER, again, resumed)
+        assert torch.equal(whole(again), before)
+        assert again[1].weight is again[0].weight
+
+
+def tied_pair() -> tuple[nn.Module, bg.Gossip]:
+    mesh = two_dimensions(SHARDS)
+    torch.manual_seed(mesh.get_local_rank("node"))
+    net = nn.Sequential(nn.Linear(6, 6, bias=False), nn.Linear(6, 6))
+    net[1].weight = net[0].weight
+    net[1].bias.requires_grad_(False)
+    fully_shard(net, mesh=mesh["shard"])
+    trained = [p for p in net.parameters() if p.requires_grad]
+    return net, bg.Gossip(torch.optim.AdamW(trained), mesh=mesh["node"], model=net)
 
 
 def export() -> None:

@@ -18,7 +18,7 @@ CASES = [
     ("one-peer-exponential", "fp8"),
     ("base:k=1", "int8:block=64,links=true"),
     ("ring", "topk:0.1"),
-    ("base:k=1", "topk:0.05,step=0.5"),
+    ("base:k=1", "topk:0.05,step=1.0"),
     ("base:k=1", "randk:0.1"),
 ]
 

@@ -61,7 +61,7 @@ def test_a_spec_asks_for_the_same_again(name):
 def test_types_and_names_are_one_wire():
     assert wire(torch.bfloat16) == wire("bf16")
     assert wire("topk:0.05") == wire("topk:fraction=0.05")
-    assert wire("topk:0.05,step=0.5").step == 0.5
+    assert wire("topk:0.05,step=0.25").step == 0.25
 
 
 @pytest.mark.parametrize("spec", CODECS)

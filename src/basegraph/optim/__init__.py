@@ -4,8 +4,9 @@
 - `Gossip` (`gossip.py`): any torch optimizer, with gossip after its step.
 
 Both are `torch.optim.Optimizer`s with `consensus()`, `averaged()`, `traffic`, `gossip_step` and
-`join()` (`node_optimizer.py`). Started with torchrun, every process is a node; without it, the
-process is a single node and the script trains as usual.
+`join()` (`node_optimizer.py`). Started with torchrun, every process is a node, or with `mesh=`
+every group of processes that share a model; without torchrun, the process is a single node and the
+script trains as usual. `checkpoints` saves all nodes at once, and loads them again.
 
 Everything here needs torch: `pip install 'basegraph[train]'`.
 

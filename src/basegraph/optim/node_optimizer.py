@@ -224,6 +224,10 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             raise BasegraphError(f"{call} inside averaged(): that model is not this node's own")
         self._node.check_parameters()
 
+    def keep_model(self) -> None:
+        """Keep the model as it is now: it was loaded, and is not what was broadcast."""
+        self._node.check_initial_model(resumed=True)
+
     def begin_with_other_nodes(self) -> None:
         """Begin a state anew that is tied to the nodes that there were before."""
         raise NotImplementedError

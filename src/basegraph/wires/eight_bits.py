@@ -22,6 +22,8 @@ from basegraph.wires.contract import Layout, Parts, Wire
 
 BLOCK = 256
 """Values that share a scale: 4 bytes of 260."""
+CACHED = 2**16
+"""Numbers of all vectors together whose temporaries fit into a core's cache."""
 LARGEST = {torch.int8: 127.0, torch.float8_e4m3fn: 448.0}
 SMALLEST_SCALE = torch.finfo(torch.float32).tiny
 """Blocks whose scale would be smaller are sent as zeros."""
@@ -90,7 +92,7 @@ class EightBits:
         *lead, size = v.shape
         scales = v.new_empty((*lead, -(-size // self.block)), dtype=torch.float32)
         levels = v.new_empty((*lead, size), dtype=self.kind)
-        for blocks, where in self._in_blocks(size):
+        for blocks, where in self._in_blocks(v):
             values = _rows(v[..., where], self.block)
             scale = values.abs().amax(-1).float().div_(LARGEST[self.kind])
             scale.masked_fill_(scale < SMALLEST_SCALE, 1.0)
@@ -105,16 +107,22 @@ class EightBits:
         """Levels times scales."""
         scales, levels = parts
         v = levels.to(dtype)
-        for blocks, where in self._in_blocks(size):
+        for blocks, where in self._in_blocks(v):
             values = _rows(v[..., where], self.block)
             values.mul_(scales[..., blocks].to(dtype).unsqueeze(-1))
         return v
 
-    def _in_blocks(self, size: int) -> Iterator[tuple[slice, slice]]:
-        """The whole blocks, then the shorter last one: which blocks, and which values they hold."""
-        whole = size // self.block
-        if whole:
-            yield slice(0, whole), slice(0, whole * self.block)
+    def _in_blocks(self, v: Tensor) -> Iterator[tuple[slice, slice]]:
+        """The whole blocks, then the shorter last one: which blocks, and which values they hold.
+
+        On a CPU they come in pieces whose temporaries stay in the cache.
+        """
+        size, whole = v.shape[-1], v.shape[-1] // self.block
+        most = max(1, CACHED * size // max(1, v.numel()) // self.block)
+        step = most if v.device.type == "cpu" else max(1, whole)
+        for first in range(0, whole, step):
+            last = min(first + step, whole)
+            yield slice(first, last), slice(first * self.block, last * self.block)
         if size % self.block:
             yield slice(whole, whole + 1), slice(whole * self.block, size)
 

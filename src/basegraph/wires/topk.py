@@ -22,9 +22,13 @@ from basegraph.wires.contract import Layout, Parts, Wire
 
 GROUP = 256
 """The most values of a group whose places take one byte."""
+STEP = 0.5
+"""With 1.0 nodes that hear 8 others or more at once can run away from each other."""
+ONE_OF = 0.1
+"""Up to this fraction a group has one value that is sent, which is quickest to find."""
 
 
-def topk(fraction: float = 0.01, step: float = 1.0) -> Wire:
+def topk(fraction: float = 0.01, step: float = STEP) -> Wire:
     """The largest values of the difference to what the neighbor knows, with their places.
 
     Args:
@@ -33,7 +37,7 @@ def topk(fraction: float = 0.01, step: float = 1.0) -> Wire:
 
     """
     share(fraction=fraction, step=step)
-    options = {"fraction": fraction} | ({} if step == 1.0 else {"step": step})
+    options = {"fraction": fraction} | ({} if step == STEP else {"step": step})
     return Wire(spec_of("topk", options), codec=TopK(fraction), links=True, step=step)
 
 
@@ -42,7 +46,7 @@ class TopK:
     """The codec; see the module.
 
     Args:
-        fraction: How many of the values are sent.
+        fraction: How many of the values are sent, at least.
 
     Example:
         >>> codec = TopK(0.5)
@@ -63,7 +67,11 @@ class TopK:
         """Values and places, group by group."""
         group, kept, groups = self._groups(v.shape[-1])
         grouped = pad(v, (0, groups * group - v.shape[-1])).reshape(*v.shape[:-1], groups, group)
-        places = grouped.abs().topk(kept, sorted=False).indices
+        sizes = grouped.abs()
+        if kept == 1:
+            places = sizes.argmax(-1, keepdim=True)
+        else:
+            places = sizes.topk(kept, sorted=False).indices
         return (
             grouped.gather(-1, places).flatten(-2),
             places.to(_places(group)).flatten(-2),
@@ -78,8 +86,8 @@ class TopK:
 
     def _groups(self, size: int) -> tuple[int, int, int]:
         """Values of a group, how many of them are kept, and how many groups there are."""
-        kept = max(1, int(GROUP * self.fraction))
-        group = round(kept / self.fraction)
+        kept = 1 if self.fraction <= ONE_OF else int(GROUP * self.fraction)
+        group = int(kept / self.fraction + 1e-9)
         if size < group:
             group, kept = max(1, size), max(1, ceil(self.fraction * size))
         return group, kept, -(-size // group)

@@ -14,7 +14,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.wires import wire
 
 CPU = torch.device("cpu")
-SPECS = ["bf16", "int8", "fp8", "int8:links=true", "topk:0.1", "topk:0.05,step=0.5", "randk:0.1"]
+SPECS = ["bf16", "int8", "fp8", "int8:links=true", "topk:0.1", "topk:0.05,step=1.0", "randk:0.1"]
 TOPOLOGIES = ["base", "short", "ring", "one-peer-exponential", "exponential", "complete"]
 
 

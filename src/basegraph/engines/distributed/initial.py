@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from basegraph.engines.distributed.collectives import broadcast
+from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
 
@@ -20,7 +21,7 @@ class InitialModel:
     so building the optimizer keeps what it overwrites, until the first step.
 
     Args:
-        tensors: Parameters and buffers of the model.
+        tensors: Parameters and buffers of the model; of `DTensor`s, what this process holds.
         membership: Who the nodes are.
         broadcast: Whether to start from node 0's; the nodes' own must be equal otherwise.
 
@@ -42,16 +43,18 @@ class InitialModel:
         for tensor in self._tensors:
             kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
         for tensors in kinds.values():
-            joined = torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+            shards = [local(tensor) for tensor in tensors]
+            joined = torch.cat([shard.reshape(-1) for shard in shards])
             broadcast(joined, self._membership, "the first broadcast")
-            parts = torch.split(joined, [tensor.numel() for tensor in tensors])
-            for tensor, part in zip(tensors, parts, strict=True):
-                self._overwrite(tensor, part.view(tensor.shape))
+            parts = torch.split(joined, [shard.numel() for shard in shards])
+            for tensor, shard, part in zip(tensors, shards, parts, strict=True):
+                self._overwrite(tensor, part.view(shard.shape))
 
     def _overwrite(self, tensor: Tensor, value: Tensor) -> None:
-        if not torch.equal(value, tensor):
-            before = tensor.detach().clone()
-            tensor.copy_(value)
+        shard = local(tensor)
+        if not torch.equal(value, shard):
+            before = shard.clone()
+            shard.copy_(value)
             self._overwritten.append((tensor, before, value, tensor._version))
 
     @torch.no_grad()
@@ -63,8 +66,8 @@ class InitialModel:
             value,
             version,
         ) in self._overwritten:  # p.data.copy_ is not counted by torch
-            if tensor._version == version and torch.equal(tensor, value):
-                tensor.copy_(before)
+            if tensor._version == version and torch.equal(local(tensor), value):
+                local(tensor).copy_(before)
         self.finish(resumed=True)
 
     def finish(self, *, resumed: bool) -> None:
@@ -77,7 +80,8 @@ class InitialModel:
         if not self._checked and not resumed:
             digest = hashlib.sha256()
             for tensor in self._tensors:
-                digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+                numbers = local(tensor).cpu().reshape(-1)
+                digest.update(numbers.view(torch.uint8).numpy().data)
             facts: dict[str, object] = {"initial model, and broadcast=False": digest.hexdigest()}
             require_alike(facts, self._membership)
         self._checked = True

@@ -8,18 +8,17 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from basegraph.engines.distributed.buffers import ModelBuffers, warn_of_statistics
 from basegraph.engines.distributed.exchanges import Exchanges
 from basegraph.engines.distributed.initial import InitialModel
-from basegraph.engines.distributed.local_shards import is_sharded, local
+from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.meeting_plan import MeetingPlan
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.handshake import require_alike
 from basegraph.engines.distributed.options import NodeOptions
-from basegraph.engines.distributed.parameters import FlatParameters, NodeParameters
+from basegraph.engines.distributed.parameters import node_parameters
 from basegraph.engines.distributed.pending import NotFinite
 from basegraph.engines.distributed.recovery import generation, survivors
 from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles, writable_folder
@@ -88,7 +87,8 @@ class Node:
 
         """
         require_alike({**self.facts(), "rounds": digest(self.topology), **facts}, self.membership)
-        tensors = [*self.flat.shards, *self._others()]
+        others = [] if self.buffers is None else self.buffers.all()
+        tensors = [*self.flat.parameters, *others]
         self._initial = InitialModel(tensors, self.membership, broadcast=self.options.broadcast)
         self.flat.gather()
         if self.checkpoint is None:
@@ -282,28 +282,3 @@ class Node:
         """Make this vector the model."""
         self.x_d.copy_(x_d)
         self.flat.scatter()
-
-
-def node_parameters(
-    parameters: list[Tensor], membership: Membership, options: NodeOptions
-) -> NodeParameters:
-    """The parameters of a node that is one process, or of one that is several.
-
-    Raises:
-        InvalidArgument: They are shared by several processes, and something is not made for that.
-
-    """
-    if not any(is_sharded(p) for p in parameters):
-        return FlatParameters(parameters)
-    if membership.group is None:
-        raise InvalidArgument("membership", "live", "is for nodes of one process, without DTensors")
-    if options.checkpoint is not None:
-        raise InvalidArgument(
-            "checkpoint",
-            str(options.checkpoint),
-            "is for nodes of one process; where several share a model, use bg.save_checkpoint",
-        )
-    from basegraph.engines.distributed.sharded import ShardedParameters
-
-    ranks = dist.get_process_group_ranks(membership.group)
-    return ShardedParameters(parameters, ranks, options.model, options.timeout)

@@ -11,9 +11,13 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
+from basegraph.engines.distributed.local_shards import is_sharded
+from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.memory import empty_like
+from basegraph.engines.distributed.options import NodeOptions
 from basegraph.errors import BasegraphError, InvalidArgument
 
 
@@ -60,6 +64,31 @@ class NodeParameters(Protocol):
 
     def total_inside(self, v: Tensor) -> Tensor:
         """The sum of a vector over the processes of this node."""
+
+
+def node_parameters(
+    parameters: list[Tensor], membership: Membership, options: NodeOptions
+) -> NodeParameters:
+    """The parameters of a node that is one process, or of one that is several.
+
+    Raises:
+        InvalidArgument: They are shared by several processes, and something is not made for that.
+
+    """
+    if not any(is_sharded(p) for p in parameters):
+        return FlatParameters(parameters)
+    if membership.group is None:
+        raise InvalidArgument("membership", "live", "is for nodes of one process, without DTensors")
+    if options.checkpoint is not None:
+        raise InvalidArgument(
+            "checkpoint",
+            str(options.checkpoint),
+            "is for nodes of one process; where several share a model, use bg.save_checkpoint",
+        )
+    from basegraph.engines.distributed.sharded import ShardedParameters
+
+    ranks = dist.get_process_group_ranks(membership.group)
+    return ShardedParameters(parameters, ranks, options.model, options.timeout)
 
 
 class FlatParameters:

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from basegraph.engines.distributed.local_shards import is_sharded
 from basegraph.engines.distributed.membership.handshake import together
-from basegraph.errors import InvalidArgument
-from basegraph.optim.checkpoints.contents import tensors_of
+from basegraph.optim.checkpoints.contents import require_ours, tensors_of
 from basegraph.optim.node_optimizer import NodeOptimizer
 from basegraph.storage.files import replacing, writable
 from basegraph.topologies.analysis.network import Network
@@ -57,12 +56,7 @@ def save_averaged(
         >>> torch.distributed.destroy_process_group()  # at the end of a script
 
     """
-    if not isinstance(optimizer, NodeOptimizer):
-        raise InvalidArgument(
-            "optimizer",
-            type(optimizer).__name__,
-            "must be a bg.Gossip or a bg.DecentralizedOptimizer",
-        )
+    require_ours(optimizer)
     membership, path = optimizer.membership, Path(path)
     is_writer = membership.node == 0 and optimizer.is_first_of_node
 

@@ -91,6 +91,7 @@ def load_checkpoint(
             stored.read({f"nodes.{node}.{name}": tensor for name, tensor in tensors.items()})
         else:
             read_average(stored, facts.nodes, tensors)
+        optimizer.keep_model()
         contents.load(facts.options[facts.options_of[node]], names)
 
     together(read, membership, PHASE)

@@ -14,13 +14,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
 from basegraph.engines.distributed.membership.handshake import texts_of_all, together
 from basegraph.engines.distributed.stamp import OutOfStep
 from basegraph.errors import InvalidArgument, RuntimeFailure
 from basegraph.optim.checkpoints import folder as folders
-from basegraph.optim.checkpoints.contents import NodeContents
+from basegraph.optim.checkpoints.contents import NodeContents, require_ours
 from basegraph.optim.checkpoints.storage import NodesWriter, group_for_checkpoints, reason
 from basegraph.optim.node_optimizer import NodeOptimizer
 from basegraph.storage.inputs import MAX_TEXT_BYTES
@@ -124,16 +125,18 @@ def save_checkpoint(
         f"nodes.{node}.{name}": tensor
         for name, tensor in {**contents.model, **contents.optimizer}.items()
     }
+    # What several processes of a node hold (buffers, say) is the first one's.
+    planner = DefaultSavePlanner(dedup_save_to_lowest_rank=True)
     path = folders.path_of(Path(folder), number, step)
     if not background:
         done: Future[Path] = Future()
         try:
-            save(tensors, storage_writer=writer, process_group=group)
+            save(tensors, storage_writer=writer, planner=planner, process_group=group)
         except (Exception, CheckpointException) as error:
             raise _not_saved(path, error) from None
         done.set_result(path)
         return done
-    writing = async_save(tensors, storage_writer=writer, process_group=group)
+    writing = async_save(tensors, storage_writer=writer, planner=planner, process_group=group)
     assert isinstance(writing, Future)
     _UNDER_WAY[optimizer] = _path_when_done(writing, path)
     return _UNDER_WAY[optimizer]
@@ -148,12 +151,7 @@ def wait_for_background(optimizer: NodeOptimizer) -> None:
 
 def require_fixed(optimizer: NodeOptimizer, call: str) -> Any:
     """The membership of an optimizer that can be saved; others are refused."""
-    if not isinstance(optimizer, NodeOptimizer):
-        raise InvalidArgument(
-            "optimizer",
-            type(optimizer).__name__,
-            "must be a bg.Gossip or a bg.DecentralizedOptimizer",
-        )
+    require_ours(optimizer)
     if optimizer.membership.epoch:
         raise InvalidArgument(
             "optimizer",

@@ -39,8 +39,13 @@ class NodeContents:
         state = get_optimizer_state_dict(model, optimizer)
         self._state: dict[str, dict[str, Any]] = state[STATE]  # type: ignore[assignment]
         self._groups: list[dict[str, Any]] = state[GROUPS]  # type: ignore[assignment]
-        self.model = {f"model.{name}": tensor for name, tensor in tensors_of(model).items()}
-        """Parameters and buffers by name."""
+        tied = second_names(model)
+        self.model = {
+            f"model.{name}": tensor
+            for name, tensor in tensors_of(model).items()
+            if name not in tied
+        }
+        """Parameters and buffers by name; of tied ones the first name."""
         self.optimizer = {
             f"optimizer.{name}.{key}": value
             for name, key, value in _entries(self._state)
@@ -103,6 +108,16 @@ class NodeContents:
         )
 
 
+def require_ours(optimizer: object) -> None:
+    """Refuse an optimizer that is not of this library."""
+    if not isinstance(optimizer, NodeOptimizer):
+        raise InvalidArgument(
+            "optimizer",
+            type(optimizer).__name__,
+            "must be a bg.Gossip or a bg.DecentralizedOptimizer",
+        )
+
+
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """The parameters and buffers of a model by name, without the prefixes of DDP and compilers.
 
@@ -115,6 +130,15 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     if others:
         raise InvalidArgument("model", others[0], "must be a tensor in the model's state_dict")
     return {name: value for name, value in state.items() if isinstance(value, Tensor)}
+
+
+def second_names(model: nn.Module) -> set[str]:
+    """The names of tied parameters, except the first of each."""
+    first = {id(p): name for name, p in model.named_parameters()}
+    everything = model.named_parameters(remove_duplicate=False)
+    second = [name for name, p in everything if first[id(p)] != name]
+    unwrapped = [name.replace("_orig_mod.", "").removeprefix("module.") for name in second]
+    return {*second, *unwrapped}
 
 
 def _entries(state: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str, Any]]:
