@@ -15,6 +15,9 @@ settings.load_profile("no limit in seconds")
 # One thread each: pytest runs as many processes as there are cores, and so do their children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+collect_ignore = ["scripts"]
+"""Programs that tests start, with arguments."""
+
 LONGEST = [
     "engines/distributed/test_faults.py",
     "engines/distributed/test_distributed.py",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from basegraph.errors import InvalidArgument
 from basegraph.wires import WIRES, wire
 from basegraph.wires.contract import layout_bytes, unpacked
+from support.cli import ok, run_here
 
 CODECS = ["bf16", "float16", "int8", "int8:block=7", "fp8", "fp8:block=64", "topk:0.01", "topk:0.3"]
 REFUSED = {
@@ -142,3 +145,17 @@ def test_random_places_take_turns(fraction, size):
     assert torch.equal(draws[1], chosen.at(5, size, torch.device("cpu")))
     if turns > 2:
         assert not torch.equal(draws[-1], draws[0])
+
+
+def test_the_command_shows_the_floor():
+    """`basegraph consensus --wire`, one curve per wire; what does not fit is refused in a line."""
+    shown = ["consensus", "--nodes", 5, "--topologies", "base:k=1", "--steps", 30, "--json"]
+    rows = json.loads(ok(*shown, "--wire", "int8", "--wire", "int8:links=true"))
+    left = {row["wire"]: row["error"] for row in rows if row["step"] == 30}
+    assert 0 < left["int8:links=true"] < 0.1 * left["int8"]
+    assert max(row["average_moved"] for row in rows) < 1e-6
+    for spec, complaint in (("int9", "did you mean 'int8'"), ("topk:2", "in (0, 1]")):
+        refused = run_here(*shown, "--wire", spec)
+        assert refused.returncode == 2
+        assert complaint in refused.stderr
+        assert refused.stderr.count("\n") == 1

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from basegraph.cli import reproduce
+from basegraph.cli.learning import mnist
 from basegraph.cli.sweep import sweep
 from basegraph.data.catalog import load
 from basegraph.engines.distributed.recovery import generation, node_files
@@ -202,10 +203,10 @@ def test_torchrun_starts_no_sweeps(tmp_path, monkeypatch):
         sweep(tmp_path / "s.toml", tmp_path / "run")
 
 
-@pytest.mark.parametrize("command", [reproduce.mnist, reproduce.pairs])
-def test_torchrun_reproduces_nothing(command, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "command"), [("learning", mnist), ("pairs", reproduce.pairs)])
+def test_torchrun_reproduces_nothing(name, command, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    complaint = f"reproduce='{command.__name__}': torchrun has started 2 processes"
+    complaint = f"reproduce='{name}': torchrun has started 2 processes"
     with pytest.raises(InvalidArgument, match=complaint):
         command(out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
