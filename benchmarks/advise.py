@@ -22,6 +22,7 @@ from collections.abc import Callable
 from statistics import median
 
 import distributed
+import distributed_forms
 import netns
 import torch
 import torch.distributed as dist
@@ -57,7 +58,7 @@ class Sleeper(nn.Module):
 
     def __init__(self, name: str, computing: float) -> None:
         super().__init__()
-        model = build(name, distributed.SHAPES[name], 10, seed=0)
+        model = build(name, distributed_forms.SHAPES[name], 10, seed=0)
         self.tensors = nn.ParameterList([p.detach().clone() for p in model.parameters()])
         total = sum(p.numel() for p in self.tensors)
         self.naps = [computing * p.numel() / total for p in self.tensors]
@@ -112,7 +113,7 @@ def latencies() -> tuple[float, float]:
     """Seconds of a message without content: of an exchange, and within an all-reduce."""
     n = dist.get_world_size()
     number = torch.randn(1)
-    exchange = distributed.raw(1, bg.topology("base:k=1", n=n))
+    exchange = distributed_forms.raw(1, bg.topology("base:k=1", n=n))
     reduce: Callable[[], None] = lambda: dist.all_reduce(number)  # type: ignore[assignment]  # noqa: E731
     return (
         median(timed(exchange, 5) for _ in range(5)),
@@ -162,7 +163,7 @@ def as_rank(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--model", default="vgg11", choices=list(distributed.SHAPES))
+    parser.add_argument("--model", default="vgg11", choices=list(distributed_forms.SHAPES))
     parser.add_argument("--step-time", default="500ms,2s")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--netns", action="store_true", required=True, help="in namespaces, always")

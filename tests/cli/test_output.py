@@ -53,7 +53,7 @@ def test_progress_gives_every_item_once(capsys):
 
 def test_costs_are_of_the_model_that_they_name():
     assert FlatModel(build("vgg11", (3, 32, 32), 10, seed=0)).size == VGG_11_PARAMETERS
-    assert f"model: {4 * VGG_11_PARAMETERS / 1e6:.3g} MB" in ok("bench", "model", "-n", 8)
+    assert f"model: VGG-11, {4 * VGG_11_PARAMETERS / 1e6:.3g} MB" in ok("bench", "model", "-n", 8)
 
 
 def test_an_empty_number_of_parameters_is_refused():

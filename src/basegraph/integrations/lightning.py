@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from basegraph.errors import BasegraphError
 from basegraph.extras import optional_imports
+from basegraph.integrations.counts import counts_of_nodes
 from basegraph.optim.node_optimizer import NodeOptimizer
 
 with optional_imports():
@@ -57,9 +57,9 @@ class GossipStrategy(DDPStrategy):  # type: ignore[misc]
     def on_train_start(self) -> None:
         """Refuse nodes that would wait for each other for ever."""
         super().on_train_start()
-        batches: list[Any] = [None] * dist.get_world_size()
         assert self.lightning_module is not None
-        dist.all_gather_object(batches, self.lightning_module.trainer.num_training_batches)
+        count = self.lightning_module.trainer.num_training_batches
+        batches = counts_of_nodes(count, self.root_device)
         if len(set(batches)) > 1:
             raise BasegraphError(
                 f"the nodes have {batches} batches an epoch: set limit_train_batches= of Trainer"

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import torch.distributed as dist
-
 from basegraph.errors import BasegraphError
 from basegraph.extras import optional_imports
 from basegraph.integrations.accelerate import without_ddp
+from basegraph.integrations.counts import counts_of_nodes
 from basegraph.optim.gossip import Gossip
 from basegraph.optim.node_optimizer import NodeOptimizer
 
@@ -108,8 +107,7 @@ class _Nodes(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Refuse nodes that would wait for each other for ever."""
-        steps: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(steps, state.max_steps)
+        steps = counts_of_nodes(state.max_steps, args.device)
         if len(set(steps)) > 1:
             raise BasegraphError(
                 f"the nodes have {steps} steps to make, by their data: set max_steps= in "
