@@ -19,13 +19,14 @@ collect_ignore = ["scripts"]
 """Programs that tests start, with arguments."""
 
 LONGEST = [
+    "test_docs.py",
+    "test_site.py",
     "engines/distributed/test_faults.py",
     "engines/distributed/test_distributed.py",
     "benchmarks/test_nemesis.py",
     "engines/distributed/test_train_distributed.py",
     "engines/distributed/test_stop.py",
     "benchmarks/test_netns.py",
-    "test_docs.py",
     "engines/distributed/test_sharded.py",
     "optim/test_checkpoints.py",
     "training/test_training.py",

@@ -14,13 +14,15 @@ LIVE = TESTS.parent / "benchmarks" / "live.py"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-def test_ten_events_without_a_hang():
+@pytest.mark.parametrize("events", [5, pytest.param(10, marks=pytest.mark.slow)])
+def test_events_without_a_hang(events):
     pytest.importorskip("torchft")
     done = run_python(
-        LIVE, "--events", "10", "--nodes", "5", "--heartbeat", "4", "--seeds", "0", "--no-torchrun"
+        *(LIVE, "--events", str(events), "--nodes", "5", "--heartbeat", "4"),
+        *("--seeds", "0", "--no-torchrun"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "hangs    0" in done.stdout
-    assert sum(map(int, re.findall(r"(\d+) × ", done.stdout))) == 10
+    assert sum(map(int, re.findall(r"(\d+) × ", done.stdout))) == events
     assert float(re.search(r"test accuracy (0\.\d+)", done.stdout).group(1)) > 0.8
     assert "Traceback" not in done.stderr

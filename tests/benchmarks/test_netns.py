@@ -69,7 +69,9 @@ def test_refusals_are_one_line(arguments, settings, complaint):
 @pytest.mark.skipif(not allowed(), reason="no network namespaces here")
 def test_measures_over_shaped_links_and_leaves_nothing_behind():
     before = named()
-    process = start("--rate", "50mbit", "--ranks", "2", "--models", "lenet", "--rounds", "1")
+    process = start(
+        "--rate", "50mbit", "--ranks", "2", "--models", "lenet", "--rounds", "1", "--wires", "bf16"
+    )
     out, errors = process.communicate()
     assert process.returncode == 0, errors[-2000:]
     raw = re.search(r"2\s+lenet\s+raw\s+([\d.]+)", out)

@@ -107,7 +107,7 @@ def test_the_length_of_a_free_middle_counts_late_blocks_for_one_less():
     assert mix.rounds(lambda size: {3: 3, 4: 2, 20: 5, 16: 4, 11: 5}[size]) == 8
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, *(pytest.param(k, marks=pytest.mark.slow) for k in (2, 3))])
 def test_any_flipped_corners_with_room_are_exact(k):
     rng = np.random.Generator(np.random.Philox(key=k))
     exact = refused = 0
