@@ -98,6 +98,7 @@ def test_a_stopped_sweep_resumes(how, place, times, tmp_path):
     assert len(list(whole.glob("topology=*"))) == 4
 
 
+@pytest.mark.slow  # starting Ray takes most of a minute on two cores
 def test_ray_gives_the_same(tmp_path):
     pytest.importorskip("ray", reason="no ray: sweeps on a cluster are not tested")
     (tmp_path / "s.toml").write_text(GRID.replace("seed = [0, 1]", "lr = [0.1, 1e9]"))
