@@ -17,6 +17,8 @@ from basegraph.topologies.core.round import IntArray
 
 CHUNK = 16384
 """Samples, or tokens of samples, that all models together evaluate at a time."""
+TOKENS_ON_GPU = 2**17
+"""Tokens at a time on a GPU: fewer would not keep it busy while it reads all models."""
 Outputs = Callable[[Tensor, Tensor], Tensor]
 """models (m, d), samples (b, ...) -> outputs (m, b, classes)"""
 
@@ -171,9 +173,18 @@ def one_by_one(model: FlatModel) -> Outputs:
     return lambda models, samples: torch.stack([model.forward(x_d, samples) for x_d in models])
 
 
-def chunk_size(models: int, samples: int, targets: int = 1) -> int:
-    """How many samples, with so many targets each, so many models evaluate at a time."""
-    return max(1, min(samples, CHUNK // (models * targets)))
+def chunk_size(models: int, asked: Questions, samples: int | None = None) -> int:
+    """How many samples so many models evaluate at a time.
+
+    Args:
+        models: How many there are.
+        asked: What they are asked.
+        samples: How many there are; default: as many as are asked.
+
+    """
+    count, targets = len(asked.places) if samples is None else samples, asked.targets_per_sample
+    most = TOKENS_ON_GPU if targets > 1 and asked.inputs.is_cuda else CHUNK
+    return max(1, min(count, most // (models * targets)))
 
 
 @torch.no_grad()

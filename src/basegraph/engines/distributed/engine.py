@@ -213,7 +213,7 @@ class DistributedEngine:
                 )
             )
         measure = self.problem.measure
-        chunk = chunk_size(1, len(asked.places), asked.targets_per_sample)
+        chunk = chunk_size(1, asked)
         with products_in(self.config.precision):
             return totals(measure, outputs, model[None], asked, together=1, chunk=chunk)
 

@@ -87,7 +87,7 @@ class StackedRun:
         for name, samples in selection.sets.items():
             asked = every.data.questions(name, torch.as_tensor(samples).to(every.device))
             asked = asked.of_groups(selection, name)
-            chunk = chunk_size(together, len(usual.sets[name]), asked.targets_per_sample)
+            chunk = chunk_size(together, asked, len(usual.sets[name]))
             with products_in(every.config.precision):
                 sums = totals(measure, self._outputs, models, asked, together=together, chunk=chunk)
             scores |= measure.scores(name, sums[:-1], sums[-1], selection.group_sizes(name))
