@@ -37,6 +37,8 @@ BUDGETS = {
     "0.1 bytes": (("float32", 40), ("int8", 10), ("topk:0.02", 1), ("randk:0.025", 1)),
 }  # fmt: skip
 """Bytes per number and step, and which wires at every so many steps send about that."""
+TESTED = 2000
+"""Test samples at most, the same for all."""
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -97,8 +99,8 @@ def accuracy(options: argparse.Namespace) -> None:
         f"# Accuracy at equal bytes: {options.dataset}, {options.model}, {options.nodes} nodes",
         "",
         f"{options.topology}, dsgdm, lr {options.lr}, α = {options.alpha}, {options.steps} steps "
-        f"of {options.batch}, {options.seeds} seeds; test accuracy in %, of the nodes' own models "
-        f"and of their average.",
+        f"of {options.batch}, {options.seeds} seeds; accuracy in % on at most {TESTED} test samples, of "
+        f"the nodes' own models and of their average.",
         "",
         "| " + " | ".join(rows[0]) + " |",
         "|" + " --- |" * len(rows[0]),
@@ -116,6 +118,7 @@ def _trained(
         alpha=options.alpha, dataset=options.dataset, model=options.model, wire=spec,
         local_steps=local_steps, batch=options.batch, epochs=1, epoch_steps=options.steps,
         augment="none", data_dir=options.data_dir, seed=seed, device=options.device,
+        evaluate_last=TESTED,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as out:
         return dict(bg.train(config, Path(out, "run"))[-1])

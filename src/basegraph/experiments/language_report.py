@@ -70,7 +70,10 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict[str, Any]]:
-    """Where the arms ended, the best first in every split."""
+    """Where the arms ended, the best first in every split.
+
+    Differences are between runs that were tested on equally many windows, the same ones then.
+    """
     failed = experiment.sweep.failed()
     left = {key.name for key in experiment.left(experiment.tried)}
     table = []
@@ -86,8 +89,9 @@ def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict
         gaps = [
             row["test_bits_per_byte"] - reference[seed]["test_bits_per_byte"]
             for seed, row in ended.items()
-            if seed in reference
+            if seed in reference and row["test_samples"] == reference[seed]["test_samples"]
         ]
+        windows = {row["test_samples"] for row in ended.values()}
         scores = {name: [row[name] for row in ended.values()] for name in SCORES}
         distance = mean(row["consensus_distance"] for row in ended.values())
         table.append(
@@ -104,6 +108,7 @@ def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict
                 "standard error": _error(gaps),
                 "averaged model": round(mean(scores[SCORES[1]]), 4),
                 "worst node": round(mean(scores[SCORES[2]]), 4),
+                "test windows": ", ".join(map(str, sorted(windows))),
                 "consensus distance": float(f"{distance:.3g}"),
                 "M tokens": round(mean(row["tokens"] for row in ended.values()) / 1e6, 1),
                 "GB per node": round(mean(r["bytes_per_node"] for r in ended.values()) / 1e9, 2),
