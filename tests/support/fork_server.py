@@ -5,6 +5,7 @@ It reads lines of JSON from standard input and answers each with one; `support.f
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -12,7 +13,9 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,17 +34,42 @@ def redirect(output: Path, errors: Path) -> None:
 
 
 def run_python(words: list[str]) -> None:
-    """`python WORDS`: a script, or -m and a module, with its flags."""
-    if words[0] == "-m":
-        sys.path[0] = ""
-        sys.argv = words[1:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    else:
-        script = SCRIPTS / words[0]
-        sys.path[0] = str(script.parent)
-        sys.argv = [str(script), *words[1:]]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    sys.exit(0)
+    """`python WORDS`: a script, or -m and a module, with its flags; ends the process."""
+
+    def run() -> None:
+        if words[0] == "-m":
+            sys.path[0] = ""
+            sys.argv = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            script = SCRIPTS / words[0]
+            sys.path[0] = str(script.parent)
+            sys.argv = [str(script), *words[1:]]
+            runpy.run_path(sys.argv[0], run_name="__main__")
+
+    end_with(run)
+
+
+def end_with(run: Callable[[], None]) -> None:
+    """Run this and end the process as Python does, but without taking all modules apart.
+
+    (That writes to nearly all of the memory shared with the server: most of what a fork costs.)
+    """
+    code = 0
+    try:
+        run()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if code and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
 
 
 def fork_node(node: int, request: dict[str, Any]) -> int:
@@ -159,8 +187,7 @@ def run_torchrun(words: list[str]) -> None:
         return node
 
     SubprocessHandler._popen = start  # type: ignore[assignment,method-assign]
-    torchrun(words)
-    sys.exit(0)
+    end_with(lambda: torchrun(words))
 
 
 def answer(request: dict[str, Any]) -> Any:
@@ -180,10 +207,19 @@ def answer(request: dict[str, Any]) -> Any:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has it ignored
+    import safetensors.torch  # noqa: F401
     import torch.distributed.checkpoint.state_dict
     import torch.distributed.fsdp
     import torch.distributed.run  # noqa: F401
+    from typer.main import get_command
 
+    import basegraph.cli.trackers
+    import basegraph.optim.checkpoints
+    import basegraph.optim.decentralized
+    import basegraph.optim.gossip
+    import basegraph.training.elastic  # noqa: F401
+    from basegraph.cli.app import app
     from basegraph.data.catalog import load
     from basegraph.extras import is_installed
 
@@ -192,6 +228,7 @@ def main() -> None:
 
         torchft_coordination()
     load("digits")
+    get_command(app)
     warm_up()
     gc.freeze()  # nodes need not go through what was there before them
     for line in sys.stdin:
