@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from support.launch import SCRIPTS, warm_up
@@ -108,7 +109,7 @@ def wait_for(running: dict[int, int], watched: bool) -> tuple[int, dict[int, int
 
 
 class Reserve:
-    """A process that becomes a node when torchrun starts one: forked before torchrun has begun."""
+    """A process that becomes a node when one is started: forked before torchrun has begun."""
 
     outlets: ClassVar[list[int]] = []
     """Write ends of the pipes to reserves; no reserve may keep one open."""
@@ -131,7 +132,7 @@ class Reserve:
         words, environment = json.loads(request)
         os.environ.clear()
         os.environ.update(environment)
-        Path("/proc/self/comm").write_text(f"node {environment['RANK']}")
+        Path("/proc/self/comm").write_text(f"node {environment.get('RANK', '')}")
         run_python(words)
 
     def begin(self, words: list[str], environment: dict[str, str]) -> None:
@@ -145,7 +146,16 @@ class Reserve:
             self.returncode = os.waitstatus_to_exitcode(status) if process else None
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def send_signal(self, number: int) -> None:
+        """As `subprocess.Popen.send_signal`."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As `subprocess.Popen.kill`."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float = float("inf")) -> int:
         """As `subprocess.Popen.wait`."""
         end = time.monotonic() + timeout
         while self.poll() is None:
@@ -157,7 +167,7 @@ class Reserve:
 
 
 def fork_program(request: dict[str, Any]) -> int:
-    """A script or torchrun in a process of its own, whose number is returned."""
+    """A script, torchrun or a launcher in a process of its own, whose number is returned."""
     child = os.fork()
     if child:
         return child
@@ -166,8 +176,8 @@ def fork_program(request: dict[str, Any]) -> int:
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     os.chdir(request["cwd"])
     os.environ.update(request["environment"])
-    run = {"python": run_python, "torchrun": run_torchrun}[request["program"]]
-    run(request["words"])
+    programs = {"python": run_python, "torchrun": run_torchrun, "basegraph launch": run_launch}
+    programs[request["program"]](request["words"])
     raise AssertionError("does not return")
 
 
@@ -188,6 +198,22 @@ def run_torchrun(words: list[str]) -> None:
 
     SubprocessHandler._popen = start  # type: ignore[assignment,method-assign]
     end_with(lambda: torchrun(words))
+
+
+def run_launch(words: list[str]) -> None:
+    """`basegraph launch WORDS`, but the nodes, four at most, are forks."""
+    from basegraph.cli import main
+    from basegraph.engines.distributed import launcher
+
+    reserves = [Reserve() for _ in range(4)]
+
+    def start(command: list[str], env: dict[str, str]) -> Reserve:
+        node = reserves.pop(0)
+        node.begin(command[1:], env)
+        return node
+
+    launcher.subprocess = SimpleNamespace(Popen=start)  # type: ignore[assignment]
+    end_with(lambda: main(["launch", *words]))
 
 
 def answer(request: dict[str, Any]) -> Any:

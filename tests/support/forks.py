@@ -59,10 +59,10 @@ def nodes_of(
 
 
 class Forked:
-    """`torchrun WORDS` or `python WORDS` in the background, as far as needed like a `Popen`.
+    """A program in the background, as far as needed like a `Popen`.
 
     Args:
-        program: "torchrun" or "python".
+        program: "torchrun", "basegraph launch" or "python".
         words: A script or `-m MODULE`, then flags; torchrun's own come before.
         log: Where it writes its errors.
         output: Where it writes the rest, unless it is that file too.
@@ -99,6 +99,15 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def fork_of(command: list[str], env: Mapping[str, str]) -> Forked:
+    """`subprocess.Popen` for a command of Python; what it says goes to files in its folder."""
+    python, *words = command
+    assert python == sys.executable, command
+    if words[0] != "-m":
+        words[0] = str(Path(words[0]).resolve())
+    return Forked("python", words, Path("fork.err"), Path("fork.out"), env)
 
 
 def run_python(*words: object, **environment: str) -> Ended:
