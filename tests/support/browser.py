@@ -28,31 +28,49 @@ FLAGS = [
 ]
 
 
-@contextmanager
-def open_file(
-    browser: Any, path: Path, *, width: int = 1200, scheme: str = "light", **options: Any
-) -> Iterator[Any]:
-    """A page of a file; any error in it, and anything that it asks for, fails the test."""
+def new_tab(browser: Any, *, width: int = 1200, scheme: str = "light", **options: Any) -> Any:
+    """An empty page of a window of this width."""
     viewport = {"width": width, "height": 900}
-    opened = browser.new_page(viewport=viewport, color_scheme=scheme, **options)
-    opened.set_default_timeout(0)
+    tab = browser.new_page(viewport=viewport, color_scheme=scheme, **options)
+    tab.set_default_timeout(0)
+    return tab
+
+
+@contextmanager
+def shown(tab: Any, path: Path) -> Iterator[Any]:
+    """A file in this tab; any error in it, and anything that it asks for, fails the test."""
     problems: list[str] = []
-    opened.on("pageerror", lambda error: problems.append(str(error)))
-    opened.on("console", lambda message: problems.append(message.text))
-    opened.on("request", lambda request: problems.append(f"asks for {request.url}"))
-    opened.goto(path.as_uri())
+    listeners = {
+        "pageerror": lambda error: problems.append(str(error)),
+        "console": lambda message: problems.append(message.text),
+        "request": lambda request: problems.append(f"asks for {request.url}"),
+    }
+    for event, listener in listeners.items():
+        tab.on(event, listener)
+    tab.goto(path.as_uri())
     problems.remove(f"asks for {path.as_uri()}")
-    yield opened
-    opened.close()
+    yield tab
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
     assert problems == []
 
 
 @contextmanager
-def open_page(browser: Any, path: Path) -> Iterator[Any]:
+def open_file(browser: Any, path: Path, **options: Any) -> Iterator[Any]:
+    """A file in a tab of its own."""
+    tab = new_tab(browser, **options)
+    with shown(tab, path):
+        yield tab
+        tab.close()
+
+
+@contextmanager
+def open_page(tab: Any, path: Path) -> Iterator[Any]:
     """The explorer on base:k=1 with 25 nodes."""
     write_page(path, bg.topology("base", n=25))
-    with open_explorer(browser, path) as opened:
-        yield opened
+    with shown(tab, path):
+        tab.wait_for_selector("body[data-ready]", state="attached")
+        yield tab
 
 
 @contextmanager
