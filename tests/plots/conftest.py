@@ -17,7 +17,7 @@ def browser():
 
 @pytest.fixture(scope="session")
 def tab(browser):
-    """A tab for one page after another: quicker than one of its own for each."""
+    """Where a test opens its pages."""
     return new_tab(browser)
 
 

@@ -34,7 +34,7 @@ def redirect(output: Path, errors: Path) -> None:
     os.dup2(os.open(errors, APPEND), 2)
 
 
-def run_python(words: list[str]) -> None:
+def run_python(words: list[str], *, teardown: bool = False) -> None:
     """`python WORDS`: a script, or -m and a module, with its flags; ends the process."""
 
     def run() -> None:
@@ -48,10 +48,13 @@ def run_python(words: list[str]) -> None:
             sys.argv = [str(script), *words[1:]]
             runpy.run_path(sys.argv[0], run_name="__main__")
 
-    end_with(run)
+    if teardown:
+        run()
+        sys.exit(0)
+    run_and_exit(run)
 
 
-def end_with(run: Callable[[], None]) -> None:
+def run_and_exit(run: Callable[[], None]) -> None:
     """Run this and end the process as Python does, but without taking all modules apart.
 
     (That writes to nearly all of the memory shared with the server: most of what a fork costs.)
@@ -81,7 +84,7 @@ def fork_node(node: int, request: dict[str, Any]) -> int:
     redirect(Path(request["folder"], "out"), Path(request["folder"], "err"))
     os.environ.update(request["environment"], RANK=str(node), LOCAL_RANK=str(node))
     os.chdir(request["cwd"])
-    run_python(request["words"])
+    run_python(request["words"], teardown=request["teardown"])
     raise AssertionError("does not return")
 
 
@@ -197,7 +200,7 @@ def run_torchrun(words: list[str]) -> None:
         return node
 
     SubprocessHandler._popen = start  # type: ignore[assignment,method-assign]
-    end_with(lambda: torchrun(words))
+    run_and_exit(lambda: torchrun(words))
 
 
 def run_launch(words: list[str]) -> None:
@@ -213,7 +216,7 @@ def run_launch(words: list[str]) -> None:
         return node
 
     launcher.subprocess = SimpleNamespace(Popen=start)  # type: ignore[assignment]
-    end_with(lambda: main(["launch", *words]))
+    run_and_exit(lambda: main(["launch", *words]))
 
 
 def answer(request: dict[str, Any]) -> Any:
@@ -238,14 +241,13 @@ def main() -> None:
     import torch.distributed.checkpoint.state_dict
     import torch.distributed.fsdp
     import torch.distributed.run  # noqa: F401
-    from typer.main import get_command
 
     import basegraph.cli.trackers
     import basegraph.optim.checkpoints
     import basegraph.optim.decentralized
     import basegraph.optim.gossip
     import basegraph.training.elastic  # noqa: F401
-    from basegraph.cli.app import app
+    from basegraph.cli.app import root_command
     from basegraph.data.catalog import load
     from basegraph.extras import is_installed
 
@@ -254,7 +256,7 @@ def main() -> None:
 
         torchft_coordination()
     load("digits")
-    get_command(app)
+    root_command()
     warm_up()
     gc.freeze()  # nodes need not go through what was there before them
     for line in sys.stdin:

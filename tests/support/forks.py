@@ -34,17 +34,23 @@ class Ended(NamedTuple):
 
 
 def nodes_of(
-    nodes: int, *words: object, watched: bool = True, only: Iterable[int] | None = None
+    nodes: int,
+    *words: object,
+    watched: bool = True,
+    only: Iterable[int] | None = None,
+    teardown: bool = False,
 ) -> Ended:
     """`torchrun --nproc-per-node NODES WORDS`, the words being a script or `-m MODULE`, then flags.
 
-    If `watched`, the others get SIGTERM when one node has failed, as from torchrun.
+    If `watched`, the others get SIGTERM when one node has failed, as from torchrun. With `teardown`
+    the interpreter takes everything apart at the end, which takes longer than most scripts.
     """
     with tempfile.TemporaryDirectory() as folder:
         first, codes = _ask(
             nodes=list(range(nodes) if only is None else only),
             words=list(map(str, words)),
             watched=watched,
+            teardown=teardown,
             cwd=str(Path.cwd()),
             folder=folder,
             environment={
