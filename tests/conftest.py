@@ -20,20 +20,25 @@ collect_ignore = ["scripts"]
 
 LONGEST = [
     "test_docs.py",
-    "test_site.py",
     "engines/distributed/test_faults.py",
+    "engines/distributed/test_live.py",
+    "test_site.py",
     "engines/distributed/test_distributed.py",
     "benchmarks/test_nemesis.py",
-    "engines/distributed/test_train_distributed.py",
-    "engines/distributed/test_stop.py",
+    "training/test_live_run.py",
+    "benchmarks/test_live_benchmark.py",
+    "cli/test_cli.py",
     "benchmarks/test_netns.py",
-    "engines/distributed/test_sharded.py",
     "optim/test_checkpoints.py",
-    "training/test_training.py",
-    "experiments/test_sweep.py",
+    "engines/distributed/test_train_distributed.py",
+    "engines/distributed/test_sharded.py",
     "plots/test_explorer.py",
     "plots/test_explorer_sequences.py",
     "topologies/paper/test_constructions.py",
+    "topologies/short/test_short.py",
+    "training/test_resume.py",
+    "training/test_training.py",
+    "experiments/test_experiments.py",
 ]
 """Files that take longest: with them at the end, one process would work on alone."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +16,7 @@ import typer
 import basegraph as bg
 from basegraph.cli.app import app
 from support.browser import CHROMIUM, FLAGS, needs_browser
+from support.forks import run_python
 from support.pages import PAGES, ROOT
 
 pytest.importorskip("furo")
@@ -29,8 +28,8 @@ InventoryFile = pytest.importorskip("sphinx.util.inventory").InventoryFile
 def site(tmp_path_factory) -> Path:
     """The site, built as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
-    built = subprocess.run([*command, ROOT / "docs", folder], capture_output=True, text=True)
+    command = ["-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
+    built = run_python(*command, ROOT / "docs", folder)
     assert built.returncode == 0, built.stderr
     return folder
 

@@ -7,29 +7,37 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.application import Sphinx
 
+SUMMARY = "summary"
+"""The key of a page's metadata for its first sentence."""
+
 
 def write_index(app: Sphinx, error: Exception | None) -> None:
     """Write the titles and first sentences of all pages, in the order of the site."""
     if error is not None or app.builder.format != "html":
         return
-    lines = [f"# {app.config.project}", "", f"> {summary(app, 'index')}", ""]
+    lines = [f"# {app.config.project}", "", f"> {app.env.metadata['index'][SUMMARY]}", ""]
     for section in app.env.toctree_includes["index"]:
         lines += [f"## {app.env.titles[section].astext()}", ""]
         for name in app.env.toctree_includes.get(section, []):
-            title = app.env.titles[name].astext()
-            lines.append(f"- [{title}]({app.builder.get_target_uri(name)}): {summary(app, name)}")
+            title, summary = app.env.titles[name].astext(), app.env.metadata[name][SUMMARY]
+            lines.append(f"- [{title}]({app.builder.get_target_uri(name)}): {summary}")
         lines.append("")
     Path(app.outdir, "llms.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
-def summary(app: Sphinx, name: str) -> str:
-    """The first sentence of a page."""
-    paragraphs = app.env.get_doctree(name).findall(nodes.paragraph)
-    text = " ".join(next(iter(paragraphs), nodes.paragraph()).astext().split())
-    return text.partition(". ")[0].rstrip(".:") + "."
+def keep_summary(app: Sphinx, page: nodes.document) -> None:
+    """Keep the first sentence of a page, which is read once."""
+    paragraphs = (
+        paragraph.astext()
+        for paragraph in page.findall(nodes.paragraph)
+        if not isinstance(paragraph.parent, nodes.system_message)  # of docutils, not shown
+    )
+    text = " ".join(next(paragraphs, "").split())
+    app.env.metadata[app.env.docname][SUMMARY] = text.partition(". ")[0].rstrip(".:") + "."
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Connect the function above."""
+    """Connect the functions above."""
+    app.connect("doctree-read", keep_summary)
     app.connect("build-finished", write_index)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

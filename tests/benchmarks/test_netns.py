@@ -93,7 +93,7 @@ def processes_with(variable: str) -> list[int]:
 
 
 @pytest.mark.skipif(not allowed(), reason="no network namespaces here")
-@pytest.mark.parametrize("ranks_started", [False, True])
+@pytest.mark.parametrize("ranks_started", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_an_interrupted_run_leaves_nothing_behind(ranks_started):
     before = named()
     mark = {"NETNS_TEST": str(uuid4())}

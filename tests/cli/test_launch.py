@@ -14,6 +14,7 @@ import pytest
 
 from basegraph.engines.distributed import launcher
 from support.cli import run_here
+from support.forks import Forked
 from support.launch import environment
 
 SCRIPT = """
@@ -37,10 +38,14 @@ while not end.exists() or optimizer.gossip_step < int(end.read_text() or sys.max
 
 
 class Launched:
-    """`basegraph launch WORDS` in the background."""
+    """`basegraph launch WORDS` in the background; its nodes may be forks, as it is itself."""
 
-    def __init__(self, folder, *words):
+    def __init__(self, folder, *words, forks=True):
         self.log = folder / "log"
+        if forks:
+            self.log.touch()
+            self.process = Forked("basegraph launch", list(map(str, words)), self.log)
+            return
         with open(self.log, "w") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-u", "-m", "basegraph", "launch", *words],
@@ -68,10 +73,12 @@ class Launched:
             self.process.wait()
 
 
-def test_a_node_that_dies_is_replaced_and_the_job_ends(tmp_path):
+@pytest.mark.parametrize("forks", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_node_that_dies_is_replaced_and_the_job_ends(forks, tmp_path):
     pytest.importorskip("torchft")
     (tmp_path / "train.py").write_text(SCRIPT)
-    with Launched(tmp_path, "--nodes", "2", "train.py", "end") as job:
+    words = ["--nodes", "2", tmp_path / "train.py", tmp_path / "end"]
+    with Launched(tmp_path, *words, forks=forks) as job:
         job.wait_for(r"step \d+ of 2", times=2)
         (victim,) = job.wait_for(r"node-1 is process (\d+)")
         os.kill(int(victim), signal.SIGKILL)
@@ -86,7 +93,8 @@ def test_a_node_that_dies_is_replaced_and_the_job_ends(tmp_path):
 def test_signals_reach_the_nodes(tmp_path):
     pytest.importorskip("torchft")
     (tmp_path / "train.py").write_text(SCRIPT)
-    with Launched(tmp_path, "--nodes", "2", "--no-replace", "train.py", "end") as job:
+    words = ["--nodes", "2", "--no-replace", tmp_path / "train.py", tmp_path / "end"]
+    with Launched(tmp_path, *words) as job:
         job.wait_for(r"step \d+ of 2", times=2)
         job.process.send_signal(signal.SIGTERM)
         assert job.process.wait() == 128 + signal.SIGTERM
@@ -101,7 +109,7 @@ def job_nodes(job):
 def test_a_script_that_fails_at_once_is_not_started_again_and_again(tmp_path):
     pytest.importorskip("torchft")
     (tmp_path / "train.py").write_text("raise SystemExit(3)")
-    with Launched(tmp_path, "--nodes", "2", "train.py") as job:
+    with Launched(tmp_path, "--nodes", "2", "train.py", forks=False) as job:
         assert job.process.wait() == 3
         assert "failed with 3" in job.log.read_text()
         assert "replaced" not in job.log.read_text()

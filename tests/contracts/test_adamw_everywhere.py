@@ -10,7 +10,8 @@ SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("n", "spec"), [(3, "base:k=1"), (5, "base:k=1"), pytest.param(5, "ring", marks=SLOW)]
+    ("n", "spec"),
+    [(3, "base:k=1"), *(pytest.param(5, spec, marks=SLOW) for spec in ("base:k=1", "ring"))],
 )
 def test_adamw_is_torchs_with_gossip(n, spec):
     """Both orders, local steps, and with an outer optimizer, by gossip and by all-reduce."""

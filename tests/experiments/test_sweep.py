@@ -139,7 +139,7 @@ def test_bad_sweeps_are_refused_before_anything_runs(text, complaint, tmp_path):
     assert not list(tmp_path.glob("out/*/metrics.jsonl"))
 
 
-@pytest.mark.parametrize("executor", ["local", "ray"])
+@pytest.mark.parametrize("executor", ["local", pytest.param("ray", marks=pytest.mark.slow)])
 def test_a_refused_sweep_is_one_line_and_leaves_its_folder_free(executor, tmp_path):
     if executor == "ray":
         pytest.importorskip("ray", reason="no ray: sweeps on a cluster are not tested")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import basegraph as bg
 from basegraph.engines.distributed.membership.gloo import own_host, own_store
 from basegraph.engines.distributed.membership.lighthouse import require_address
 from basegraph.errors import BasegraphError, InvalidArgument
+from support.forks import run_python
 from support.launch import free_port
 
 
@@ -72,7 +71,8 @@ try:
 except BaseException as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    (tmp_path / "script.py").write_text(code)
+    said = run_python(tmp_path / "script.py")
     assert said.stdout == "this needs torchft: pip install 'basegraph[live]'\n"
 
 

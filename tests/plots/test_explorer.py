@@ -122,9 +122,9 @@ def test_an_n_that_is_not_there_suggests_others(page):
 
 
 @needs_browser
-def test_opens_on_what_is_packed_for_it(browser, tmp_path):
+def test_opens_on_what_is_packed_for_it(tab, tmp_path):
     ok("explore", "--out", tmp_path / "page.html", "--topology", "short:k=5", "-n", "77")
-    with open_explorer(browser, tmp_path / "page.html") as opened:
+    with open_explorer(tab, tmp_path / "page.html") as opened:
         assert opened.locator("#problem").inner_text() == ""
         assert opened.locator(".node").count() == 77
         opened.keyboard.press("End")
@@ -208,9 +208,9 @@ def test_bytes_and_seconds_follow_the_network(page):
 
 @needs_browser
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_speed_and_reduced_motion(browser, tmp_path, motion):
+def test_speed_and_reduced_motion(tab, tmp_path, motion):
     write_page(tmp_path / "page.html", bg.topology("ring", n=5))
-    with open_explorer(browser, tmp_path / "page.html", reduced_motion=motion) as opened:
+    with open_explorer(tab, tmp_path / "page.html", motion=motion) as opened:
         still = opened.evaluate(
             "getComputedStyle(document.querySelector('.node')).transitionDuration"
         )
@@ -226,11 +226,11 @@ def test_speed_and_reduced_motion(browser, tmp_path, motion):
 @needs_browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_fits_a_phone_and_a_desk(browser, tmp_path, scheme, width):
+def test_fits_a_phone_and_a_desk(tab, tmp_path, scheme, width):
     """Leaves a screenshot in pytest's temporary folder for a person to look at."""
     path = tmp_path / "page.html"
     write_page(path, bg.topology("base:k=2", n=25))
-    with open_explorer(browser, path, width=width, scheme=scheme) as opened:
+    with open_explorer(tab, path, width=width, scheme=scheme) as opened:
         opened.keyboard.press("ArrowRight")
         opened.screenshot(path=tmp_path / f"page-{scheme}-{width}.png", full_page=True)
         require_fit(opened, width, scheme)

@@ -26,9 +26,9 @@ def runs(tmp_path):
 
 
 @pytest.fixture
-def shown(browser, runs, tmp_path):
+def shown(tab, runs, tmp_path):
     assert "3 runs written to" in ok("report", runs, "--out", tmp_path / "report.html")
-    with open_file(browser, tmp_path / "report.html") as opened:
+    with open_file(tab, tmp_path / "report.html") as opened:
         yield opened
 
 
@@ -98,10 +98,10 @@ def test_tables_say_settings_members_and_provenance(shown):
 
 @needs_browser
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_fits_a_phone_and_a_desk(browser, runs, tmp_path, width, scheme):
+def test_fits_a_phone_and_a_desk(tab, runs, tmp_path, width, scheme):
     write_run(runs / "a-name-that-is-longer-than-others-and-does-not-fit-on-a-phone", 2)
     ok("report", runs, "--out", tmp_path / "report.html")
-    with open_file(browser, tmp_path / "report.html", width=width, scheme=scheme) as opened:
+    with open_file(tab, tmp_path / "report.html", width=width, scheme=scheme) as opened:
         require_fit(opened, width, scheme)
         hover(opened, "test", 0.5)
         box = opened.locator("#test .values").bounding_box()
@@ -111,7 +111,7 @@ def test_fits_a_phone_and_a_desk(browser, runs, tmp_path, width, scheme):
 
 
 @needs_browser
-def test_text_losses_and_one_evaluation(browser, tmp_path):
+def test_text_losses_and_one_evaluation(tab, tmp_path):
     """Curves of single points, of equal values, and of values that are not finite."""
     for name, options in (("text", TEXT), ("losses", {"measure": "loss"})):
         folder = write_run(tmp_path / name, 1, **options)
@@ -119,7 +119,7 @@ def test_text_losses_and_one_evaluation(browser, tmp_path):
         row |= {"train_loss": float("nan"), "consensus_distance": 0.0, "tokens": 2_000_000}
         (folder / "metrics.jsonl").write_text(json.dumps(row) + "\n")
         ok("report", folder, "--out", tmp_path / f"{name}.html")
-        with open_file(browser, tmp_path / f"{name}.html") as opened:
+        with open_file(tab, tmp_path / f"{name}.html") as opened:
             heading = "Test bits per byte" if name == "text" else "Test loss"
             assert opened.locator("h2", has_text=heading).count() == 1
             assert opened.locator("#test circle").count() == 1

@@ -5,6 +5,7 @@ It reads lines of JSON from standard input and answers each with one; `support.f
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -12,8 +13,11 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from support.launch import SCRIPTS, warm_up
@@ -30,18 +34,46 @@ def redirect(output: Path, errors: Path) -> None:
     os.dup2(os.open(errors, APPEND), 2)
 
 
-def run_python(words: list[str]) -> None:
-    """`python WORDS`: a script, or -m and a module, with its flags."""
-    if words[0] == "-m":
-        sys.path[0] = ""
-        sys.argv = words[1:]
-        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
-    else:
-        script = SCRIPTS / words[0]
-        sys.path[0] = str(script.parent)
-        sys.argv = [str(script), *words[1:]]
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    sys.exit(0)
+def run_python(words: list[str], *, teardown: bool = False) -> None:
+    """`python WORDS`: a script, or -m and a module, with its flags; ends the process."""
+
+    def run() -> None:
+        if words[0] == "-m":
+            sys.path[0] = ""
+            sys.argv = words[1:]
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        else:
+            script = SCRIPTS / words[0]
+            sys.path[0] = str(script.parent)
+            sys.argv = [str(script), *words[1:]]
+            runpy.run_path(sys.argv[0], run_name="__main__")
+
+    if teardown:
+        run()
+        sys.exit(0)
+    run_and_exit(run)
+
+
+def run_and_exit(run: Callable[[], None]) -> None:
+    """Run this and end the process as Python does, but without taking all modules apart.
+
+    (That writes to nearly all of the memory shared with the server: most of what a fork costs.)
+    """
+    code = 0
+    try:
+        run()
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        if code and not isinstance(error.code, int):
+            print(error.code, file=sys.stderr)
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
 
 
 def fork_node(node: int, request: dict[str, Any]) -> int:
@@ -52,7 +84,7 @@ def fork_node(node: int, request: dict[str, Any]) -> int:
     redirect(Path(request["folder"], "out"), Path(request["folder"], "err"))
     os.environ.update(request["environment"], RANK=str(node), LOCAL_RANK=str(node))
     os.chdir(request["cwd"])
-    run_python(request["words"])
+    run_python(request["words"], teardown=request["teardown"])
     raise AssertionError("does not return")
 
 
@@ -80,7 +112,7 @@ def wait_for(running: dict[int, int], watched: bool) -> tuple[int, dict[int, int
 
 
 class Reserve:
-    """A process that becomes a node when torchrun starts one: forked before torchrun has begun."""
+    """A process that becomes a node when one is started: forked before torchrun has begun."""
 
     outlets: ClassVar[list[int]] = []
     """Write ends of the pipes to reserves; no reserve may keep one open."""
@@ -103,7 +135,7 @@ class Reserve:
         words, environment = json.loads(request)
         os.environ.clear()
         os.environ.update(environment)
-        Path("/proc/self/comm").write_text(f"node {environment['RANK']}")
+        Path("/proc/self/comm").write_text(f"node {environment.get('RANK', '')}")
         run_python(words)
 
     def begin(self, words: list[str], environment: dict[str, str]) -> None:
@@ -117,7 +149,16 @@ class Reserve:
             self.returncode = os.waitstatus_to_exitcode(status) if process else None
         return self.returncode
 
-    def wait(self, timeout: float) -> int:
+    def send_signal(self, number: int) -> None:
+        """As `subprocess.Popen.send_signal`."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """As `subprocess.Popen.kill`."""
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float = float("inf")) -> int:
         """As `subprocess.Popen.wait`."""
         end = time.monotonic() + timeout
         while self.poll() is None:
@@ -129,7 +170,7 @@ class Reserve:
 
 
 def fork_program(request: dict[str, Any]) -> int:
-    """A script or torchrun in a process of its own, whose number is returned."""
+    """A script, torchrun or a launcher in a process of its own, whose number is returned."""
     child = os.fork()
     if child:
         return child
@@ -138,8 +179,8 @@ def fork_program(request: dict[str, Any]) -> int:
         stream.reconfigure(write_through=True)  # type: ignore[union-attr]
     os.chdir(request["cwd"])
     os.environ.update(request["environment"])
-    run = {"python": run_python, "torchrun": run_torchrun}[request["program"]]
-    run(request["words"])
+    programs = {"python": run_python, "torchrun": run_torchrun, "basegraph launch": run_launch}
+    programs[request["program"]](request["words"])
     raise AssertionError("does not return")
 
 
@@ -159,8 +200,23 @@ def run_torchrun(words: list[str]) -> None:
         return node
 
     SubprocessHandler._popen = start  # type: ignore[assignment,method-assign]
-    torchrun(words)
-    sys.exit(0)
+    run_and_exit(lambda: torchrun(words))
+
+
+def run_launch(words: list[str]) -> None:
+    """`basegraph launch WORDS`, but the nodes, four at most, are forks."""
+    from basegraph.cli import main
+    from basegraph.engines.distributed import launcher
+
+    reserves = [Reserve() for _ in range(4)]
+
+    def start(command: list[str], env: dict[str, str]) -> Reserve:
+        node = reserves.pop(0)
+        node.begin(command[1:], env)
+        return node
+
+    launcher.subprocess = SimpleNamespace(Popen=start)  # type: ignore[assignment]
+    run_and_exit(lambda: main(["launch", *words]))
 
 
 def answer(request: dict[str, Any]) -> Any:
@@ -180,10 +236,18 @@ def answer(request: dict[str, Any]) -> Any:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has it ignored
+    import safetensors.torch  # noqa: F401
     import torch.distributed.checkpoint.state_dict
     import torch.distributed.fsdp
     import torch.distributed.run  # noqa: F401
 
+    import basegraph.cli.trackers
+    import basegraph.optim.checkpoints
+    import basegraph.optim.decentralized
+    import basegraph.optim.gossip
+    import basegraph.training.elastic  # noqa: F401
+    from basegraph.cli.app import root_command
     from basegraph.data.catalog import load
     from basegraph.extras import is_installed
 
@@ -192,6 +256,7 @@ def main() -> None:
 
         torchft_coordination()
     load("digits")
+    root_command()
     warm_up()
     gc.freeze()  # nodes need not go through what was there before them
     for line in sys.stdin:

@@ -34,17 +34,23 @@ class Ended(NamedTuple):
 
 
 def nodes_of(
-    nodes: int, *words: object, watched: bool = True, only: Iterable[int] | None = None
+    nodes: int,
+    *words: object,
+    watched: bool = True,
+    only: Iterable[int] | None = None,
+    teardown: bool = False,
 ) -> Ended:
     """`torchrun --nproc-per-node NODES WORDS`, the words being a script or `-m MODULE`, then flags.
 
-    If `watched`, the others get SIGTERM when one node has failed, as from torchrun.
+    If `watched`, the others get SIGTERM when one node has failed, as from torchrun. With `teardown`
+    the interpreter takes everything apart at the end, which takes longer than most scripts.
     """
     with tempfile.TemporaryDirectory() as folder:
         first, codes = _ask(
             nodes=list(range(nodes) if only is None else only),
             words=list(map(str, words)),
             watched=watched,
+            teardown=teardown,
             cwd=str(Path.cwd()),
             folder=folder,
             environment={
@@ -59,10 +65,10 @@ def nodes_of(
 
 
 class Forked:
-    """`torchrun WORDS` or `python WORDS` in the background, as far as needed like a `Popen`.
+    """A program in the background, as far as needed like a `Popen`.
 
     Args:
-        program: "torchrun" or "python".
+        program: "torchrun", "basegraph launch" or "python".
         words: A script or `-m MODULE`, then flags; torchrun's own come before.
         log: Where it writes its errors.
         output: Where it writes the rest, unless it is that file too.
@@ -99,6 +105,15 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+def fork_of(command: list[str], env: Mapping[str, str]) -> Forked:
+    """`subprocess.Popen` for a command of Python; what it says goes to files in its folder."""
+    python, *words = command
+    assert python == sys.executable, command
+    if words[0] != "-m":
+        words[0] = str(Path(words[0]).resolve())
+    return Forked("python", words, Path("fork.err"), Path("fork.out"), env)
 
 
 def run_python(*words: object, **environment: str) -> Ended:

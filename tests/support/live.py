@@ -14,8 +14,8 @@ from support.launch import free_port
 
 HEARTBEAT_TIMEOUT = 4.0
 """Seconds without a heartbeat after which a node is dead: a busy machine must not reach it."""
-MARGIN = 300
-"""Steps between the moment at which nodes are told when to end, and the end."""
+MARGIN = 10
+"""Steps from the last one that a node has made to the one after which all end."""
 
 
 class LiveNode:
@@ -143,7 +143,11 @@ class LiveJob:
 
     def finish(self, *nodes: LiveNode) -> list[dict[str, Any]]:
         """Let these nodes end together; what each has at the end."""
+        for node in nodes:  # so that none passes the step before it is told
+            node.signal(signal.SIGSTOP)
         self.goal.write_text(str(max(node.step for node in nodes) + MARGIN))
+        for node in nodes:
+            node.signal(signal.SIGCONT)
         for node in nodes:
             code = node.process.wait()
             assert code == 0, node.said()[-3000:]

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import time
+from functools import cache
 from typing import Any
 
 import typer
@@ -100,7 +101,7 @@ def main(argv: list[str] | None = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     try:
         with optional_imports(), recorded_command(argv):
-            status = app(words or ["--help"], standalone_mode=False)
+            status = root_command()(words or ["--help"], standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
         fail(error.format_message(), 2)
@@ -130,9 +131,15 @@ def main(argv: list[str] | None = None) -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
+@cache
+def root_command() -> Any:
+    """All commands as one, made once: that takes longer than most of them."""
+    return typer.main.get_command(app)
+
+
 def flag_of(argument: str, words: list[str]) -> str:
     """What the command of these words calls an argument of the library: its flag, if it has one."""
-    command: Any = typer.main.get_command(app)
+    command = root_command()
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
     name = PARAMETERS.get(argument, argument)

@@ -115,8 +115,11 @@ def train_distributed(
             except PeerLost as error:
                 raise run.rescued(error) from None
             except Interrupted as error:
-                if error.signal == PARENT_ENDED:
+                alone = error.signal == PARENT_ENDED
+                if alone:
                     error.args = (f"torchrun has ended: {error}",)
+                # It need not wait until torchrun tells it to end.
+                error.reported_elsewhere = node > 0 and (alone or bool(log.received))
                 raise
         if isinstance(result, Diverged):
             raise result

@@ -103,6 +103,7 @@ def test_a_run_saves_when_all_its_processes_are_told(tmp_path):
         job.process.wait()
     text = job.log.read_text(encoding="utf-8")
     assert text.count("stopped by SIGTERM after step") == 1, text
+    assert "forcefully" not in text, text  # torchrun had to kill none
     assert load_file(out / "checkpoint.safetensors")["x"].shape[0] == NODES
     assert not list((out / "nodes").glob("node-*"))
 

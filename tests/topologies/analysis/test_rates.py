@@ -27,7 +27,7 @@ def test_consensus_rate_is_the_largest_singular_value(spec, n):
     assert bg.consensus_rate(t) == pytest.approx(dense_rate(t), abs=1e-12)
 
 
-@pytest.mark.parametrize("n", [100, 1000, 10_000])
+@pytest.mark.parametrize("n", [100, 1000, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_consensus_rate_of_a_ring_is_known(n):
     expected = (1 + 2 * np.cos(2 * np.pi / n)) / 3
     assert bg.consensus_rate(bg.topology("ring", n=n)) == pytest.approx(expected, abs=1e-13)

@@ -19,6 +19,7 @@ from basegraph.topologies.transform.side_by_side import SideBySide
 from support.assertions import assert_nodes_agree_with_rounds
 
 F = Fraction
+SLOW = pytest.mark.slow
 
 
 def blocks(sizes, k):
@@ -39,7 +40,7 @@ def partitions(n, rng):
     return np.diff([0, *cuts.tolist(), n]).tolist()
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@pytest.mark.parametrize("k", [1, *(pytest.param(k, marks=SLOW) for k in (2, 3)), 4])
 def test_any_two_partitions_with_room_are_exact(k):
     """`has_room` is all that block-mix asks for; without it, the middle cannot be laid out."""
     rng = np.random.Generator(np.random.Philox(key=k))
@@ -59,11 +60,12 @@ def test_any_two_partitions_with_room_are_exact(k):
     assert refused > 20
 
 
-def test_any_layout_is_exact():
+@pytest.mark.parametrize("turns", [60, pytest.param(120, marks=SLOW)])
+def test_any_layout_is_exact(turns):
     """Whatever `lay_out` finds; what it cannot find, it says."""
     rng = np.random.Generator(np.random.Philox(key=9))
     laid = refused = 0
-    for turn in range(120):
+    for turn in range(turns):
         n = int(rng.integers(6, 60))
         rows, columns = partitions(n, rng), partitions(n, rng)
         layout = lay_out(tuple(rows), tuple(columns), turn)
@@ -111,7 +113,7 @@ def test_room_of_several_partitions_at_once():
 
 
 @pytest.mark.parametrize("name", ["block-mix", "block-merge"])
-@pytest.mark.parametrize("k", [2, 3, 5])
+@pytest.mark.parametrize("k", [2, pytest.param(3, marks=SLOW), 5])
 def test_proved_for_every_n_there_is(name, k):
     proved = 0
     for n in range(1, 90):

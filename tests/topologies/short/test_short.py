@@ -15,6 +15,7 @@ from support.assertions import assert_nodes_agree_with_rounds
 from support.golden import golden
 
 PLANNER = default_planner()
+SLOW = pytest.mark.slow
 
 
 def assert_proved_and_not_longer_than_base(n, k):
@@ -26,18 +27,19 @@ def assert_proved_and_not_longer_than_base(n, k):
     assert t.period == max(1, PLANNER.length(n, k))
 
 
-def test_proved_for_every_n_with_one_neighbor():
-    for n in range(1, 301):
+@pytest.mark.parametrize("sizes", [range(1, 151), pytest.param(range(151, 301), marks=SLOW)])
+def test_proved_for_every_n_with_one_neighbor(sizes):
+    for n in sizes:
         assert_proved_and_not_longer_than_base(n, 1)
 
 
-@pytest.mark.parametrize("k", range(2, 6))
+@pytest.mark.parametrize("k", [2, *(pytest.param(k, marks=SLOW) for k in (3, 4)), 5])
 def test_proved_for_every_n(k):
     for n in range(1, 131):
         assert_proved_and_not_longer_than_base(n, k)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 7])
+@pytest.mark.parametrize("k", [1, *(pytest.param(k, marks=SLOW) for k in (2, 3)), 7])
 def test_proved_around_powers(k):
     powers = [(k + 1) ** p for p in range(1, 12) if 300 < (k + 1) ** p <= 2200]
     for n in [m + d for m in powers for d in (-1, 0, 1)] + [997, 1511]:
@@ -45,7 +47,12 @@ def test_proved_around_powers(k):
 
 
 @pytest.mark.parametrize(
-    ("n", "k"), [(10_007, 1), (65_537, 1), (100_001, 1), (12_289, 2), (99_991, 3)]
+    ("n", "k"),
+    [
+        (10_007, 1),
+        (12_289, 2),
+        *(pytest.param(n, k, marks=SLOW) for n, k in [(65_537, 1), (100_001, 1), (99_991, 3)]),
+    ],
 )
 def test_proved_for_large_n(n, k):
     certificate = bg.verify(bg.topology("short", n=n, k=k), method="freivalds", seed=1)
@@ -125,7 +132,7 @@ def test_one_node_agrees_with_the_round(k):
             assert_nodes_agree_with_rounds(t, t.period)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("k", [1, pytest.param(2, marks=SLOW), 3])
 def test_redundant_edges_can_be_left_out(k):
     fewer = 0
     for n in range(1, 100):

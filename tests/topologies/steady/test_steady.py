@@ -19,8 +19,11 @@ from basegraph.topologies.steady._solved_mix import (
 )
 
 
-def test_proved_for_every_n():
-    for n in range(1, 301):
+@pytest.mark.parametrize(
+    "sizes", [range(1, 151), pytest.param(range(151, 301), marks=pytest.mark.slow)]
+)
+def test_proved_for_every_n(sizes):
+    for n in sizes:
         certificate = bg.verify(bg.topology("steady", n=n))
         assert certificate.method == "exact"
         assert certificate.max_degree <= 1
