@@ -99,8 +99,8 @@ def accuracy(options: argparse.Namespace) -> None:
         f"# Accuracy at equal bytes: {options.dataset}, {options.model}, {options.nodes} nodes",
         "",
         f"{options.topology}, dsgdm, lr {options.lr}, α = {options.alpha}, {options.steps} steps "
-        f"of {options.batch}, {options.seeds} seeds; accuracy in % on at most {TESTED} test samples, of "
-        f"the nodes' own models and of their average.",
+        f"of {options.batch}, {options.seeds} seeds; accuracy in % on at most {TESTED} test "
+        f"samples, of the nodes' own models and of their average.",
         "",
         "| " + " | ".join(rows[0]) + " |",
         "|" + " --- |" * len(rows[0]),
