@@ -257,7 +257,7 @@ class Gossip(NodeOptimizer):
         node, outer = self._node, self._outer
         if outer is not None:
             outer.begin(step)
-        drift = node.exchanges.drift(step) if node.options.overlapped else None
+        drift = node.exchanges.drift(step) if node.options.overlapped else []
         loss = adapt()
         node.check_parameters()  # an optimizer may assign p.data
         buffers = node.mixed_buffers(step)  # which a closure has updated

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from basegraph.engines.distributed.memory import empty_like, host_memory
 from basegraph.engines.distributed.neighbors import Neighbors
-from basegraph.engines.distributed.pending import Pending, require_finite
+from basegraph.engines.distributed.pending import Drift, Pending, add_drift, require_finite
 from basegraph.engines.distributed.stamp import Stamp
 from basegraph.errors import InvalidArgument
 from basegraph.wires.contract import Parts, Wire, layout_bytes, unpacked
@@ -61,15 +61,19 @@ class Encoder:
         self.known.clear()
         self._residues.clear()
 
-    def moved(self, x_d: Tensor, way: Tensor, out: Tensor | None) -> Tensor:
+    def moved(self, x_d: Tensor, drift: Drift, out: Tensor | None) -> Tensor:
         """Add what the neighbors add; what rounding leaves out is added the next time.
 
         Args:
             x_d: The vector.
-            way: What is added, which is overwritten.
+            drift: What is added, something at least; it is overwritten.
             out: Where the sum goes; x_d itself may.
 
         """
+        (weight, way), *others = drift
+        if weight != 1:
+            way.mul_(weight)
+        add_drift(way, others)
         size = x_d.numel()
         out = torch.empty_like(x_d) if out is None else out
         if size not in self._residues:
@@ -184,16 +188,16 @@ class EncodedExchange:
     def finish(self, out: Tensor | None = None) -> Tensor:
         """Wait for the messages; the mixed vector, in `out` if given (which may be x_d itself)."""
         drift, x_d = self.drift(), self._pending.x_d
-        if drift is None:
+        if not drift:
             return x_d.clone() if out is None else out if out is x_d else out.copy_(x_d)
         return self._encoder.moved(x_d, drift, out)
 
-    def drift(self) -> Tensor | None:
-        """Wait for the messages; what the neighbors add to x, None if there are none."""
+    def drift(self) -> Drift:
+        """Wait for the messages; what the neighbors add to x."""
         self._pending.wait()
         if not self._pending.hears:
-            return None
-        return self._over_links() if self._encoder.wire.links else self._directly()
+            return []
+        return [(1.0, self._over_links() if self._encoder.wire.links else self._directly())]
 
     def _directly(self) -> Tensor:
         """Σ w (q_j - q), of what was sent: what is rounded at a node stays at that node."""
@@ -263,9 +267,9 @@ class PartialExchange:
             out.copy_(self._x_d)
         return out.index_copy_(0, self._places, mixed)
 
-    def drift(self) -> Tensor | None:
-        """Wait for the messages; what the neighbors add to x, None if there are none."""
-        change = self._pending.drift()
-        if change is None:
-            return None
-        return torch.zeros_like(self._x_d).index_copy_(0, self._places, change)
+    def drift(self) -> Drift:
+        """Wait for the messages; what the neighbors add to x."""
+        return [
+            (weight, torch.zeros_like(self._x_d).index_copy_(0, self._places, way))
+            for weight, way in self._pending.drift()
+        ]

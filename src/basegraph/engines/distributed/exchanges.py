@@ -13,6 +13,7 @@ from basegraph.engines.distributed.mixer import AnyExchange, DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import NodeParameters
+from basegraph.engines.distributed.pending import Drift, add_drift
 from basegraph.engines.distributed.split_step import Exchange
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
 from basegraph.engines.distributed.traffic import Traffic
@@ -101,26 +102,24 @@ class Exchanges:
             stamp = Stamp("step()", step)
             self._pending = self.mixer.start(self._flat.x_d, stamp, neighbors, copy=True)
 
-    def drift(self, step: int) -> Tensor | None:
+    def drift(self, step: int) -> Drift:
         """Finish the exchange that was prefetched for this step, or make it now.
 
         Returns:
-            What the exchange adds to x, or None if there was none.
+            What the exchange adds to x, if there was one.
 
         """
         if self._pending is None:
             self._begin(step)
         pending, self._pending = self._pending, None
-        return None if pending is None else pending.drift()
+        return [] if pending is None else pending.drift()
 
-    def move(self, x_d: Tensor, drift: Tensor | None) -> None:
+    def move(self, x_d: Tensor, drift: Drift) -> None:
         """Add to x what `drift` has returned, if anything; that is overwritten."""
         encoder = self.mixer.encoder
-        if drift is None:
-            return
         if encoder is None:
-            x_d.add_(drift)
-        else:
+            add_drift(x_d, drift)
+        elif drift:
             encoder.moved(x_d, drift, x_d)
 
     def reset(self) -> None:

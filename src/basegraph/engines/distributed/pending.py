@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from basegraph.engines.distributed.mixer import DistributedMixer
 
 
+Drift = list[tuple[float, Tensor]]
+"""What the neighbors add to x: vectors, and the weights to add them with."""
+
+
+def add_drift(x_d: Tensor, drift: Drift) -> Tensor:
+    """Add what the neighbors add, in place.
+
+    >>> add_drift(torch.zeros(2), [(0.5, torch.ones(2)), (0.25, torch.ones(2))])
+    tensor([0.7500, 0.7500])
+    """
+    for weight, way in drift:
+        x_d.add_(way, alpha=weight)
+    return x_d
+
+
 class NotFinite(RuntimeFailure):
     """A node, this one or a neighbor, sent NaN or infinity."""
 
@@ -87,22 +102,13 @@ class Pending:
         """Wait for the messages; the mixed vector, in `out` if given (which may be x_d itself)."""
         self.wait()
         self._bring_home()
-        self._refuse_nonfinite()
         return self._mixed(torch.empty_like(self.x_d) if out is None else out)
 
-    def drift(self) -> Tensor | None:
-        """Wait for the messages; what the neighbors add to x, None if there are none."""
+    def drift(self) -> Drift:
+        """Wait for the messages; what the neighbors add to x."""
         self.wait()
         self._bring_home()
-        self._refuse_nonfinite()
-        if not self.hears:
-            return None
-        weights = [weight for _, weight in self.hears]
-        total, *others = self._differences()
-        total.mul_(weights[0])
-        for weight, box in zip(weights[1:], others, strict=True):
-            total.add_(box, alpha=weight)
-        return total
+        return self._differences()
 
     def _bring_home(self) -> None:
         """Have what was sent and received where x is: gloo takes it from the host's memory."""
@@ -114,20 +120,33 @@ class Pending:
 
     def _mixed(self, out: Tensor) -> Tensor:
         """x + Σ w (x_j - x)."""
-        if not self.hears:
+        if len(self.hears) == 1:
+            ((peer, weight),), (box,) = self.hears, self.inbox
+            require_finite(self.sent, self)
+            require_finite(box, self, peer)
+            return torch.lerp(self.x_d, box, weight, out=out)
+        drift = self._differences()
+        if not drift:
             return out if out is self.x_d else out.copy_(self.x_d)
-        weights = [weight for _, weight in self.hears]
-        if len(weights) == 1:
-            return torch.lerp(self.x_d, self.inbox[0], weights[0], out=out)
-        boxes = self._differences()
-        torch.add(self.x_d, boxes[0], alpha=weights[0], out=out)
-        for weight, box in zip(weights[1:], boxes[1:], strict=True):
-            out.add_(box, alpha=weight)
-        return out
+        (weight, way), *others = drift
+        torch.add(self.x_d, way, alpha=weight, out=out)
+        return add_drift(out, others)
 
-    def _differences(self) -> list[Tensor]:
-        """x_j - x, in the memory of what was received."""
-        return [box.sub_(self.sent) for box in self.inbox]
+    def _differences(self) -> Drift:
+        """The weights, and x_j - x in the memory of what was received.
+
+        Their test for NaN is one of both vectors; only where it fails it is asked whose they are.
+        """
+        if not self.hears:
+            require_finite(self.sent, self)
+        drift: Drift = []
+        for (peer, weight), box in zip(self.hears, self.inbox, strict=True):
+            box.sub_(self.sent)
+            if self.mixer.refuse_nonfinite and not finite(box):
+                require_finite(self.sent, self)
+                require_finite(box, self, peer)
+            drift.append((weight, box))
+        return drift
 
     def _wait(self, peer: int, work: Any, started: float) -> None:
         try:
@@ -142,12 +161,6 @@ class Pending:
             stamp, waited = Stamp.unpack(message)
             require_same(self.stamp._replace(size=box.numel()), stamp, self.mixer.node, peer)
             self.mixer.straggler.heard(peer, self.waited_before, waited)
-
-    def _refuse_nonfinite(self) -> None:
-        """The node's own values as well: what it had before the step can still be saved."""
-        require_finite(self.sent, self)
-        for (peer, _), box in zip(self.hears, self.inbox, strict=True):
-            require_finite(box, self, peer)
 
 
 def require_finite(v: Tensor, pending: Pending, peer: int | None = None) -> None:

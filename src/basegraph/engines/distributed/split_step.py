@@ -135,16 +135,20 @@ class SplitStep:
             still = self.method.slow if block_mix is None else ()
             new_x, new = self._step(x_d, state, block, block_mix)
             moved = [fresh.value() for fresh in new]
-            x = new_x.value()  # everything is computed before anything is overwritten
+            here = x_d[block.where]
+            # Everything is computed before anything is overwritten, x in place unless it is kept.
+            keeps_x = any(fresh.data_ptr() == here.data_ptr() for fresh in moved)
+            x = new_x.value() if keeps_x else new_x.into(here)
             for name, fresh in zip(state._fields, moved, strict=True):
                 if name in still:
                     continue
                 whole = getattr(state, name)
                 if len(whole) == size:
-                    whole[block.where] = fresh  # before x: this may be the old x
+                    whole[block.where] = fresh
                 else:
                     shared[name] = fresh.clone()
-            x_d[block.where] = x
+            if x is not here:
+                here.copy_(x)
         for name, fresh in shared.items():
             getattr(state, name).copy_(fresh)
         return state
