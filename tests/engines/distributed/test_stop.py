@@ -116,6 +116,7 @@ def default_handlers():
         for number, handler in (
             (signal.SIGINT, signal.default_int_handler),
             (signal.SIGTERM, signal.SIG_DFL),
+            (deadline.NUDGE, signal.SIG_DFL),
         )
     }
     yield
@@ -149,6 +150,7 @@ def test_a_forked_process_obeys_the_first():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
 
 
+@pytest.mark.usefixtures("default_handlers")
 def test_a_signal_that_another_handler_took_ends_nobody(monkeypatch):
     """The thread may hear of it late, when that handler has been replaced by the optimizer's."""
     monkeypatch.setattr(deadline, "STOP_SECONDS", 0.0)
