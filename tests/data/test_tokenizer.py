@@ -46,6 +46,14 @@ def test_tokens_and_the_bytes_they_stand_for(file, monkeypatch, piece):
         assert made.decode(tokens[:token].tolist()) == bytes(content[: ends[token - 1]]).decode()
 
 
+def test_a_text_that_the_tokenizer_does_not_know_is_refused(tmp_path):
+    path = tmp_path / "words.json"
+    Tokenizer(models.WordLevel({"known": 0})).save(str(path))
+    content = np.frombuffer(b"unknown", np.uint8)
+    with pytest.raises(DataError, match=r"^words: the tokenizer refuses it: .*UNK"):
+        tokenizer.FileTokenizer(path).encode(content, "words")
+
+
 def test_windows_know_their_bytes(file, tmp_path):
     (tmp_path / "words.txt").write_text(WORDS * 20, encoding="utf-8")
     dataset = text(tmp_path / "words.txt", context=CONTEXT, tokenizer=file)

@@ -13,6 +13,7 @@ from torch import nn
 import basegraph as bg
 from basegraph.engines.checkpoint import CheckpointError
 from basegraph.optim.checkpoints import NotSaved
+from basegraph.optim.checkpoints.storage import NodesReader
 
 
 @pytest.fixture(autouse=True)
@@ -151,3 +152,55 @@ def test_damaged_files_are_refused(tmp_path):
             bg.load_checkpoint(tmp_path, *pair())
     facts.write_text(text, encoding="utf-8")
     assert bg.load_checkpoint(tmp_path, *pair()) is not None
+
+
+def test_one_of_several_is_taken_by_its_path(tmp_path):
+    net, optimizer = pair()
+    first = bg.save_checkpoint(tmp_path, net, optimizer).result()
+    step(net, optimizer)
+    bg.save_checkpoint(tmp_path, net, optimizer)
+    restored = bg.load_checkpoint(first, *pair())
+    assert restored is not None
+    assert (restored.step, restored.path) == (0, first)
+    file = tmp_path / "notes.txt"
+    file.touch()
+    with pytest.raises(bg.InvalidArgument, match=r"folder='.*notes.txt': is a file"):
+        bg.load_checkpoint(file, *pair())
+
+
+def test_another_number_of_groups_is_refused_before_anything_is_read(tmp_path):
+    net, optimizer = pair()
+    bg.save_checkpoint(tmp_path, net, optimizer)
+    other = nn.Linear(4, 1)
+    groups = [{"params": [other.weight]}, {"params": [other.bias], "lr": 0.2}]
+    two = bg.Gossip(torch.optim.AdamW(groups, lr=0.1))
+    before = other.weight.detach().clone()
+    with pytest.raises(bg.BasegraphError, match="has 1 parameter groups, the optimizer has 2"):
+        bg.load_checkpoint(tmp_path, other, two)
+    assert torch.equal(other.weight, before)
+
+
+def test_a_module_that_is_not_trained_is_refused(tmp_path):
+    net, optimizer = pair()
+    other, _ = pair()
+    complaint = "model='Linear': must be the module whose parameters the optimizer has"
+    with pytest.raises(bg.BasegraphError, match=complaint):
+        bg.save_checkpoint(tmp_path, other, optimizer)
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        bg.save_averaged(tmp_path / "model.safetensors", other, optimizer)
+    bg.save_averaged(tmp_path / "model.safetensors", nn.Sequential(net), optimizer)
+
+
+def test_a_tensor_with_a_missing_part_is_refused(tmp_path, monkeypatch):
+    net, optimizer = pair()
+    bg.save_checkpoint(tmp_path, net, optimizer)
+    whole = NodesReader.read_metadata
+
+    def without_parts(reader):
+        found = whole(reader)
+        found.state_dict_metadata["nodes.0.model.weight"].chunks.clear()
+        return found
+
+    monkeypatch.setattr(NodesReader, "read_metadata", without_parts)
+    with pytest.raises(bg.BasegraphError, match=r"a part of the tensor 'nodes.0.model.weight'"):
+        bg.load_checkpoint(tmp_path, *pair())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from basegraph.optim.checkpoints import folder
+from basegraph.optim.checkpoints.storage import Stored
 from support.forks import nodes_of
 
 SCRIPT = "sharded_checkpoints.py"
@@ -38,3 +40,16 @@ def test_torch_checkpoints_by_hand(tmp_path):
     done = nodes_of(6, "sharded_by_hand.py", tmp_path)
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
     assert done.stdout.count("fine:") == 3
+
+
+def test_a_group_that_is_destroyed_during_a_save_leaves_whole_checkpoints(tmp_path):
+    nodes_of(3, "destroyed_early.py", tmp_path)
+    paths = folder.complete(tmp_path).values()
+    assert len(paths) == 1
+    for path in paths:
+        stored = Stored(path)
+        assert all(f"nodes.{node}.model.weight" in stored for node in range(3))
+
+
+def test_a_path_that_is_refused_ends_the_call_for_all_processes(tmp_path):
+    assert works(4, "bad_path", tmp_path, 2).count("fine:") == 4

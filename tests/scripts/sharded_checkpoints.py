@@ -175,6 +175,22 @@ def export() -> None:
     same(everything(net, optimizer), own)
 
 
+def bad_path() -> None:
+    """A wrong ending, then a missing folder; all processes can go on afterwards."""
+    net, optimizer, train = build("adamw", seed=dist.get_rank())
+    train(0, 1)
+    for path in (FOLDER / "model.pt", FOLDER / "missing" / "model.safetensors"):
+        try:
+            bg.save_averaged(path, net, optimizer)
+        except bg.BasegraphError as error:
+            assert "path" in str(error)
+        else:
+            raise AssertionError(f"{path} was accepted")
+    bg.save_averaged(FOLDER / "model.safetensors", net, optimizer)
+    train(1, 2)
+    print("fine: everyone was told", flush=True)
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     globals()[WHAT]()

@@ -163,3 +163,10 @@ def test_the_command_shows_the_floor():
         assert refused.returncode == 2
         assert complaint in refused.stderr
         assert refused.stderr.count("\n") == 1
+
+
+def test_the_average_stays_with_several_neighbors():
+    """Roundings on a coarse grid repeat from round to round: they must not add up."""
+    shown = ["consensus", "--nodes", 3, "--topologies", "ring", "--steps", 1000, "--json"]
+    rows = json.loads(ok(*shown, "--wire", "fp8"))
+    assert max(row["average_moved"] for row in rows) < 2e-7

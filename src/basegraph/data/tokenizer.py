@@ -103,7 +103,10 @@ class FileTokenizer:
         dtype = smallest_type(self.vocabulary)
         tokens, ends, before = [np.empty(0, dtype)], [np.empty(0, np.int64)], 0
         for piece in _pieces(text):
-            encoded = self._tokenizer.encode(piece, add_special_tokens=False)
+            try:
+                encoded = self._tokenizer.encode(piece, add_special_tokens=False)
+            except Exception as error:  # of the package's own kind: no unknown token, say
+                raise DataError(f"{name}: the tokenizer refuses it: {error}") from None
             tokens.append(np.array(encoded.ids, dtype=dtype))
             sizes = np.frombuffer(piece.encode("utf-32-le"), dtype="<u4")
             byte_ends = np.concatenate([[0], np.cumsum(_utf8_lengths(sizes))])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from basegraph.engines.distributed.memory import empty_like, host_memory
 from basegraph.engines.distributed.neighbors import Neighbors
-from basegraph.engines.distributed.pending import Drift, Pending, add_drift, require_finite
+from basegraph.engines.distributed.pending import Drift, Pending, require_finite
 from basegraph.engines.distributed.stamp import Stamp
 from basegraph.errors import InvalidArgument
 from basegraph.wires.contract import Parts, Wire, layout_bytes, unpacked
@@ -70,17 +70,14 @@ class Encoder:
             out: Where the sum goes; x_d itself may.
 
         """
-        (weight, way), *others = drift
-        if weight != 1:
-            way.mul_(weight)
-        add_drift(way, others)
+        ways = [way if weight == 1 else way.mul_(weight) for weight, way in drift]
         size = x_d.numel()
         out = torch.empty_like(x_d) if out is None else out
         if size not in self._residues:
             self._residues[size] = empty_like(x_d).zero_()
-        vectors = (x_d, way, self._residues[size], out)
+        vectors = (x_d, self._residues[size], out, *ways)
         piece = CACHED if x_d.device.type == "cpu" else max(1, size)
-        for x, d, residue, sum_ in zip(*(torch.split(v, piece) for v in vectors), strict=True):
+        for x, residue, sum_, *d in zip(*(torch.split(v, piece) for v in vectors), strict=True):
             moved, left = add_with_residue(x, d, residue)
             sum_.copy_(moved)
             residue.copy_(left)
@@ -197,32 +194,30 @@ class EncodedExchange:
         self._pending.wait()
         if not self._pending.hears:
             return []
-        return [(1.0, self._over_links() if self._encoder.wire.links else self._directly())]
+        return self._over_links() if self._encoder.wire.links else self._directly()
 
-    def _directly(self) -> Tensor:
-        """Σ w (q_j - q), of what was sent: what is rounded at a node stays at that node."""
+    def _directly(self) -> Drift:
+        """w (q_j - q), of what was sent: what is rounded at a node stays at that node."""
         pending, vector = self._pending, self._encoder.vector
         x_d = pending.x_d
         # A node that only hears has sent nothing; rounds of this library have no such nodes.
         own = vector(self._outgoing[0], x_d, 0)
         require_finite(own, pending)
-        total: Tensor | None = None
+        drift: Drift = []
         for slot, ((peer, weight), box) in enumerate(
             zip(pending.hears, pending.inbox, strict=True), start=1
         ):
             theirs = vector(box, x_d, slot)
             require_finite(theirs, pending, peer)
-            way = theirs.sub_(own).mul_(weight)
-            total = way if total is None else total.add_(way)
-        assert total is not None
-        return total
+            drift.append((weight, theirs.sub_(own)))
+        return drift
 
-    def _over_links(self) -> Tensor:
-        """Σ γw (q_ji - q_ij); what is known moves along."""
+    def _over_links(self) -> Drift:
+        """γw (q_ji - q_ij), neighbor by neighbor; what is known moves along."""
         pending, encoder = self._pending, self._encoder
         x_d, step = pending.x_d, encoder.wire.step
         sent = dict(zip(pending.tells, self._outgoing, strict=True))
-        total: Tensor | None = None
+        drift: Drift = []
         learned: dict[int, Known] = {}
         for (peer, weight), box in zip(pending.hears, pending.inbox, strict=True):
             known = encoder.known.get(peer)
@@ -232,10 +227,9 @@ class EncodedExchange:
             require_finite(theirs, pending, peer)
             way = (theirs - mine).mul_(weight * step)
             learned[peer] = Known(mine.add_(way), theirs.sub_(way))
-            total = way if total is None else total.add_(way)
+            drift.append((1.0, way))
         encoder.known.update(learned)
-        assert total is not None
-        return total
+        return drift
 
 
 class PartialExchange:

@@ -9,7 +9,7 @@ of the period: what its receiver knows of its sender.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -71,8 +71,8 @@ class WiredMixer:
         move = self._over_links if self.wire.links else self._directly
         return lambda x_nd: self._moved(x_nd, move(x_nd, number))
 
-    def _moved(self, x_nd: Tensor, way_nd: Tensor) -> Tensor:
-        moved, self._residue_nd = add_with_residue(x_nd, way_nd, self._residue_nd)
+    def _moved(self, x_nd: Tensor, ways: Iterable[Tensor]) -> Tensor:
+        moved, self._residue_nd = add_with_residue(x_nd, ways, self._residue_nd)
         return moved
 
     def known(self, x_nd: Tensor) -> Tensor:
@@ -81,15 +81,13 @@ class WiredMixer:
         assert codec is not None
         return codec.decode(codec.encode(x_nd), x_nd.shape[1], x_nd.dtype)
 
-    def _directly(self, x_nd: Tensor, number: int) -> Tensor:
-        """Σ w (q_j - q): what is rounded at a node stays at that node."""
+    def _directly(self, x_nd: Tensor, number: int) -> Iterator[Tensor]:
+        """w (q_j - q), neighbor by neighbor: what is rounded at a node stays at that node."""
         peer_nk, weight_nk = self._peers(number)
         q_nd = self.known(x_nd)
-        way_nd = torch.zeros_like(x_nd)
         for slot in range(peer_nk.shape[1]):
             difference = q_nd.index_select(0, peer_nk[:, slot]).sub_(q_nd)
-            way_nd += difference.mul_(weight_nk[:, slot, None])
-        return way_nd
+            yield difference.mul_(weight_nk[:, slot, None])
 
     def _some(self, x_nd: Tensor, number: int) -> Tensor:
         """Mix some of the columns as they are."""
@@ -98,7 +96,7 @@ class WiredMixer:
         mixed = self._plain.round(number)(x_nd.index_select(1, places))
         return x_nd.index_copy(1, places, mixed)
 
-    def _over_links(self, x_nd: Tensor, number: int) -> Tensor:
+    def _over_links(self, x_nd: Tensor, number: int) -> Iterator[Tensor]:
         """Both ends of a link move by γw (q_j - q_i), and so does what they know of each other."""
         links, codec = self._links, self.wire.codec
         assert links is not None
@@ -117,7 +115,7 @@ class WiredMixer:
         way_ad = known_ad.index_select(0, arcs.back).sub_(known_ad)
         way_ad *= arcs.weights[:, None] * self.wire.step
         copies_ad.index_copy_(0, arcs.ids, known_ad.add_(way_ad))
-        return torch.zeros_like(x_nd).index_add_(0, arcs.senders, way_ad)
+        yield torch.zeros_like(x_nd).index_add_(0, arcs.senders, way_ad)
 
     def tensors(self, x_nd: Tensor) -> dict[str, Tensor]:
         """What a checkpoint holds besides the models, by name.

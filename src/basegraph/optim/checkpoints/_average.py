@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import torch
+import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from basegraph.engines.distributed.local_shards import is_sharded
 from basegraph.engines.distributed.membership.handshake import together
-from basegraph.optim.checkpoints.contents import require_ours, tensors_of
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.optim.checkpoints.contents import require_ours, require_trained, tensors_of
+from basegraph.optim.checkpoints.storage import group_for_checkpoints
 from basegraph.optim.node_optimizer import NodeOptimizer
 from basegraph.storage.files import replacing, writable
 from basegraph.topologies.analysis.network import Network
@@ -57,6 +62,7 @@ def save_averaged(
 
     """
     require_ours(optimizer)
+    require_trained(model, optimizer)
     membership, path = optimizer.membership, Path(path)
     is_writer = membership.node == 0 and optimizer.is_first_of_node
 
@@ -64,7 +70,7 @@ def save_averaged(
         if is_writer:
             writable("path", path, suffixes=(".safetensors",), force=True)
 
-    together(check, membership, PHASE)
+    _all_together(check, optimizer, path)
     with optimizer.averaged(how, network):
         tensors = _whole(model, keep=is_writer) if membership.node == 0 else {}
 
@@ -73,7 +79,26 @@ def save_averaged(
             with replacing(path) as temporary:
                 save_file(tensors, temporary)
 
-    together(write, membership, PHASE)
+    _all_together(write, optimizer, path)
+
+
+def _all_together(call: Callable[[], None], optimizer: NodeOptimizer, path: Path) -> None:
+    """Make a call at all processes of all nodes; a failure of one ends it for all.
+
+    (`together` is about the processes of one place in their nodes.)
+    """
+    membership, failure = optimizer.membership, None
+    try:
+        together(call, membership, PHASE)
+    except BasegraphError as error:
+        failure = error
+    if dist.is_initialized() and dist.get_world_size() > membership.n:
+        failed = torch.tensor([float(failure is not None)])
+        dist.all_reduce(failed, group=group_for_checkpoints(membership.timeout))
+        if failed and failure is None:
+            failure = InvalidArgument("path", str(path), "was refused by the process that writes")
+    if failure is not None:
+        raise failure
 
 
 def _whole(model: nn.Module, *, keep: bool) -> dict[str, Tensor]:

@@ -48,7 +48,7 @@ def load_checkpoint(
     begins anew. Integers are node 0's.
 
     Args:
-        folder: Where the checkpoints are.
+        folder: Where the checkpoints are, or one of them.
         model: The module that is trained: plain, in DDP, or sharded by FSDP2.
         optimizer: `bg.Gossip` or `bg.DecentralizedOptimizer` of its parameters.
 
@@ -84,6 +84,8 @@ def load_checkpoint(
         if facts.kind != contents.kind:
             raise CheckpointError(f"{path}: is of {facts.kind}, not of {contents.kind}")
         node = membership.node if same_nodes else 0
+        options = facts.options[facts.options_of[node]]
+        contents.require_same_groups(path, options)
         names = stored.names(f"nodes.{node}.")
         known = {name: t for name, t in contents.optimizer.items() if name in names}
         tensors = {**contents.model, **known}
@@ -92,7 +94,7 @@ def load_checkpoint(
         else:
             read_average(stored, facts.nodes, tensors)
         optimizer.keep_model()
-        contents.load(facts.options[facts.options_of[node]], names)
+        contents.load(options, names)
 
     together(read, membership, PHASE)
     if not same_nodes:
@@ -128,7 +130,7 @@ def read_average(stored: Stored, nodes: int, tensors: dict[str, Tensor]) -> None
 
 def _newest(folder: Path, group: Any) -> Path | None:
     """The newest complete checkpoint, which all processes must see."""
-    known = folders.complete(folder)
+    known = folders.chosen(folder)
     mine = torch.tensor([max(known, default=0)])
     everyone = [torch.empty_like(mine) for _ in range(dist.get_world_size(group))]
     dist.all_gather(everyone, mine, group=group)

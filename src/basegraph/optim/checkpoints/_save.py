@@ -61,7 +61,8 @@ def save_checkpoint(
             write. That of node 0 is kept.
         keep: How many checkpoints stay in the folder.
         background: Copy the tensors and return; they are written while training goes on. The next
-            call waits until they are.
+            call waits until they are. Call the future's `result()` before the process group is
+            destroyed, or the script ends.
 
     Returns:
         A future of the checkpoint's path. Without `background` it is done.
@@ -119,6 +120,7 @@ def save_checkpoint(
     number = _next_number(Path(folder), group)
     writer = NodesWriter(
         folders.unfinished(Path(folder), number),
+        dist.get_world_size(group),
         lambda: folders.finish(Path(folder), number, facts, keep),
     )
     tensors = {
@@ -200,4 +202,7 @@ def _path_when_done(writing: Future[Any], path: Path) -> Future[Path]:
 
 
 def _not_saved(path: Path, error: BaseException) -> NotSaved:
-    return NotSaved(f"{path}: not saved: {reason(error)}")
+    why = reason(error)
+    if not dist.is_initialized():
+        why = "the process group was destroyed before; call result() of what was returned first"
+    return NotSaved(f"{path}: not saved: {why}")

@@ -7,6 +7,7 @@ whatever is not a tensor is packed into a text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
@@ -17,9 +18,10 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
+from basegraph.engines.checkpoint import CheckpointError
 from basegraph.engines.distributed import packing
 from basegraph.errors import InvalidArgument
-from basegraph.optim.node_optimizer import NodeOptimizer
+from basegraph.optim.node_optimizer import NodeOptimizer, parameters_of
 
 STATE, GROUPS = "state", "param_groups"
 
@@ -34,6 +36,7 @@ class NodeContents:
     """
 
     def __init__(self, model: nn.Module, optimizer: NodeOptimizer) -> None:
+        require_trained(model, optimizer)
         self._optimizer = optimizer
         self._module = model
         state = get_optimizer_state_dict(model, optimizer)
@@ -77,6 +80,21 @@ class NodeContents:
         inner = self._groups[0].get("algorithm") if wrapped is None else type(wrapped).__name__
         return f"{type(self._optimizer).__name__}({inner})"
 
+    def require_same_groups(self, path: Path, text: str) -> None:
+        """Refuse options of another number of parameter groups.
+
+        Args:
+            path: Where they are from.
+            text: What `options` has returned.
+
+        Raises:
+            CheckpointError: The optimizer has more groups, or fewer.
+
+        """
+        saved, here = len(packing.unpack(text, [])["groups"]), len(self._groups)
+        if saved != here:
+            raise CheckpointError(f"{path}: has {saved} parameter groups, the optimizer has {here}")
+
     def load(self, text: str, names: set[str]) -> None:
         """Have the optimizer go on with these tensors, as they are now, and with these options.
 
@@ -115,6 +133,20 @@ def require_ours(optimizer: object) -> None:
             "optimizer",
             type(optimizer).__name__,
             "must be a bg.Gossip or a bg.DecentralizedOptimizer",
+        )
+
+
+def require_trained(model: nn.Module, optimizer: NodeOptimizer) -> None:
+    """Refuse a module that has not all of the optimizer's parameters.
+
+    Raises:
+        InvalidArgument: It is another module, a copy, or what a wrapper was made of.
+
+    """
+    known = set(model.parameters())
+    if not known.issuperset(parameters_of(optimizer)):
+        raise InvalidArgument(
+            "model", type(model).__name__, "must be the module whose parameters the optimizer has"
         )
 
 

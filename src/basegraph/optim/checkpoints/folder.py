@@ -89,6 +89,20 @@ def complete(folder: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
+def chosen(folder: Path) -> dict[int, Path]:
+    """As `complete`, of the folder of checkpoints, or of a checkpoint itself.
+
+    Raises:
+        InvalidArgument: It is a file.
+
+    """
+    if folder.is_file():
+        raise InvalidArgument("folder", str(folder), "is a file; must be a folder of checkpoints")
+    if NAME.fullmatch(folder.name) and (folder / FACTS_FILE).is_file():
+        return {number: path for number, path in complete(folder.parent).items() if path == folder}
+    return complete(folder)
+
+
 def unfinished(folder: Path, number: int) -> Path:
     """Where the checkpoint with this number is written."""
     return folder / f"{TEMPORARY}{number:06d}"

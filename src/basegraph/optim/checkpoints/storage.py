@@ -49,16 +49,26 @@ class NodesWriter(HuggingFaceStorageWriter):
 
     Args:
         path: The folder.
+        processes: How many there are.
         when_complete: Called by one process.
 
     """
 
-    def __init__(self, path: Path, when_complete: Callable[[], object]) -> None:
+    def __init__(self, path: Path, processes: int, when_complete: Callable[[], object]) -> None:
         super().__init__(str(path), save_distributed=True)
+        self._processes = processes
         self._when_complete = when_complete
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """Called by torch where all files are on disk, in the first process."""
+        """Called by torch where all files are on disk, in the first process.
+
+        Raises:
+            RuntimeError: Not all processes have written theirs. Where the process group is gone,
+                torch takes every process for the only one.
+
+        """
+        if len(results) != self._processes:
+            raise RuntimeError(f"{len(results)} of {self._processes} processes have written")
         super().finish(metadata, results)
         self._when_complete()
 
@@ -119,6 +129,8 @@ class Stored:
                     f"{self.path}: the tensor {key!r} is {tuple(stored.size)}: must be "
                     f"{tuple(tensor.shape)}"
                 )
+            if sum(chunk.sizes.numel() for chunk in stored.chunks) < stored.size.numel():
+                raise CheckpointError(f"{self.path}: a part of the tensor {key!r} is missing")
         with warnings.catch_warnings(), torch.no_grad():
             # Every process reads what it needs by itself, which torch takes for a mistake.
             warnings.filterwarnings("ignore", "torch.distributed is disabled")
