@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from basegraph.engines.distributed.local_shards import is_sharded
 from basegraph.engines.distributed.membership.handshake import together
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.optim.checkpoints._save import wait_for_background
 from basegraph.optim.checkpoints.contents import require_ours, require_trained, tensors_of
 from basegraph.optim.checkpoints.storage import group_for_checkpoints
 from basegraph.optim.node_optimizer import NodeOptimizer
@@ -63,6 +64,7 @@ def save_averaged(
     """
     require_ours(optimizer)
     require_trained(model, optimizer)
+    wait_for_background()
     membership, path = optimizer.membership, Path(path)
     is_writer = membership.node == 0 and optimizer.is_first_of_node
 

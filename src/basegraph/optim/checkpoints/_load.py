@@ -71,7 +71,7 @@ def load_checkpoint(
 
     """
     membership = require_fixed(optimizer, PHASE)
-    wait_for_background(optimizer)
+    wait_for_background()
     optimizer.require_own_model(PHASE)
     path = _newest(Path(folder), group_for_checkpoints(membership.timeout))
     if path is None:

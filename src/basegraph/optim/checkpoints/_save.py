@@ -87,7 +87,7 @@ def save_checkpoint(
     """
     membership = require_fixed(optimizer, PHASE)
     at_least(1, keep=keep)
-    wait_for_background(optimizer)
+    wait_for_background()
     optimizer.require_own_model(PHASE)
 
     def prepare() -> tuple[NodeContents, str, str]:
@@ -144,11 +144,14 @@ def save_checkpoint(
     return _UNDER_WAY[optimizer]
 
 
-def wait_for_background(optimizer: NodeOptimizer) -> None:
-    """Wait until what is being written is written, or has failed, which was logged."""
-    writing = _UNDER_WAY.pop(optimizer, None)
-    if writing is not None:
+def wait_for_background() -> None:
+    """Wait until all that is being written is written, or has failed, which was logged.
+
+    Until then the process group for checkpoints is in use.
+    """
+    for writing in list(_UNDER_WAY.values()):
         writing.exception()
+    _UNDER_WAY.clear()
 
 
 def require_fixed(optimizer: NodeOptimizer, call: str) -> Any:
