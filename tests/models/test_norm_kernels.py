@@ -18,12 +18,16 @@ needs_triton = pytest.mark.skipif(
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def by_layers(x, weight, bias, groups):
+def by_layers(x, weight, bias, groups, last):
     """The three layers, node by node."""
-    rows = [
-        functional.max_pool2d(functional.group_norm(a.transpose(0, 1), groups, w, b).relu(), 2)
-        for a, w, b in zip(x, weight, bias, strict=True)
-    ]
+    rows = []
+    for a_cbhw, w, b in zip(x, weight, bias, strict=True):
+        a = a_cbhw.transpose(0, 1)
+        if last:
+            pooled = functional.max_pool2d(a.relu(), 2)
+            rows.append(functional.group_norm(pooled, groups, w, b))
+        else:
+            rows.append(functional.max_pool2d(functional.group_norm(a, groups, w, b).relu(), 2))
     return torch.stack(rows).transpose(1, 2)
 
 
@@ -32,22 +36,23 @@ def drawn(*shape):
 
 
 @needs_triton
+@pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize(
     ("n", "c", "groups", "b", "h", "w"),
     [
         (2, 6, 2, 3, 8, 6),
         (3, 16, 2, 2, 4, 4),
         (1, 5, 1, 2, 2, 10),
-        (2, 3, 3, 1, 4, 2),
+        (2, 3, 3, 1, 4, 6),
         (1, 16, 8, 2, 4, 4),
     ],
 )
-def test_value_and_gradients_are_those_of_the_three_layers(n, c, groups, b, h, w):
+def test_value_and_gradients_are_those_of_the_three_layers(n, c, groups, b, h, w, last):
     x, weight, bias = (drawn(*s).requires_grad_() for s in ((n, c, b, h, w), (n, c), (n, 1 + c)))
     bias = bias[:, 1:]
     assert norm_kernels.fits(x, groups)
-    y = norm_kernels.norm_relu_pool(x, weight, bias, groups, 1e-5)
-    truth = by_layers(x.double(), weight.double(), bias.double(), groups)
+    y = norm_kernels.norm_relu_pool(x, weight, bias, groups, 1e-5, last=last)
+    truth = by_layers(x.double(), weight.double(), bias.double(), groups, last)
     assert (y - truth).norm() < 1e-6 * truth.norm()
     slope = drawn(*y.shape)
     ours = torch.autograd.grad(y, (x, weight, bias), slope)
@@ -57,24 +62,26 @@ def test_value_and_gradients_are_those_of_the_three_layers(n, c, groups, b, h, w
 
 
 @needs_triton
-def test_of_equal_pixels_the_first_gets_the_slope():
+@pytest.mark.parametrize("last", [False, True])
+def test_of_equal_pixels_the_first_gets_the_slope(last):
     x = torch.zeros(1, 1, 1, 2, 4, device=DEVICE)
     x[..., 2:] = 1
     x.requires_grad_()
     weight, bias = torch.ones(1, 1, device=DEVICE), torch.full((1, 1), 9.0, device=DEVICE)
     slope = drawn(1, 1, 1, 1, 2)
-    y = norm_kernels.norm_relu_pool(x, weight, bias, 1, 1e-5)
+    y = norm_kernels.norm_relu_pool(x, weight, bias, 1, 1e-5, last=last)
     (ours,) = torch.autograd.grad(y, x, slope)
-    (true,) = torch.autograd.grad(by_layers(x, weight, bias, 1), x, slope)
+    (true,) = torch.autograd.grad(by_layers(x, weight, bias, 1, last), x, slope)
     assert torch.allclose(ours, true, atol=1e-5)
 
 
 @needs_triton
-def test_what_is_no_number_stays_so():
+@pytest.mark.parametrize("last", [False, True])
+def test_what_is_no_number_stays_so(last):
     x = drawn(1, 2, 2, 4, 4)
     x[0, 0, 1, 2, 3] = torch.nan
     ones = torch.ones(1, 2, device=DEVICE)
-    y = norm_kernels.norm_relu_pool(x, ones, ones, 1, 1e-5)
+    y = norm_kernels.norm_relu_pool(x, ones, ones, 1, 1e-5, last=last)
     assert y[0, :, 1].isnan().all()
     assert not y[0, :, 0].isnan().any()
 

@@ -99,9 +99,12 @@ def _layer_calls(module: nn.Module) -> list[LayerCall]:
             names = {name: first[p] for name, p in layer.named_parameters()}
             calls.append(LayerCall(form, layer, names, taken))
             if _in_a_row(calls, node):
-                norm, _, pool = calls[-3:]
+                three = calls[-3:]
+                norm = next(call for call in three if call.form is _group_norm)
+                pool = next(call for call in three if call.form is _max_pool)
                 pair = nn.Sequential(*(call.layer for call in (norm, pool) if call.layer))
-                calls[-3:] = [LayerCall(_norm_relu_pool, pair, norm.names, norm.arguments)]
+                form = _norm_relu_pool if norm is three[0] else _relu_pool_norm
+                calls[-3:] = [LayerCall(form, pair, norm.names, three[0].arguments)]
         else:
             known = _FUNCTIONS.get(node.target)
             options = {k: v for k, v in node.kwargs.items() if (k, v) != ("inplace", False)}
@@ -113,12 +116,16 @@ def _layer_calls(module: nn.Module) -> list[LayerCall]:
 
 
 def _in_a_row(calls: list[LayerCall], last: fx.Node) -> bool:
-    """Whether the last calls are normalization, ReLU, pooling, with no other use of their parts."""
-    if [call.form for call in calls[-3:]] != [_group_norm, _relu, _max_pool]:
+    """Whether the last calls are normalization, ReLU, pooling, or ReLU, pooling, normalization.
+
+    With no other use of their parts.
+    """
+    forms = [call.form for call in calls[-3:]]
+    if forms not in ([_group_norm, _relu, _max_pool], [_relu, _max_pool, _group_norm]):
         return False
     chain = [call.arguments for call in calls[-2:]] == [(len(calls) - 2,), (len(calls) - 1,)]
-    relu = last.all_input_nodes[0]
-    return chain and len(relu.users) == len(relu.all_input_nodes[0].users) == 1
+    second = last.all_input_nodes[0]
+    return chain and len(second.users) == len(second.all_input_nodes[0].users) == 1
 
 
 # -- layers --------------------------------------------------------------------------------------
@@ -201,11 +208,27 @@ def _halves(layer: nn.MaxPool2d) -> bool:
 def _norm_relu_pool(layers: nn.Sequential, parameters: Parameters, x_ncbhw: Tensor) -> Tensor:
     """Group normalization, ReLU and max pooling, in one pass where there is a kernel for it."""
     norm, pool = cast("tuple[nn.GroupNorm, nn.MaxPool2d]", tuple(layers))
-    known = x_ncbhw.is_cuda and norm.affine and _halves(pool)
-    if known and norm_kernels.fits(x_ncbhw, norm.num_groups):
+    if _in_one_pass(norm, pool, x_ncbhw):
         weight, bias = parameters["weight"], parameters["bias"]
         return norm_kernels.norm_relu_pool(x_ncbhw, weight, bias, norm.num_groups, norm.eps)
     return _max_pool(pool, {}, torch.relu(_group_norm(norm, parameters, x_ncbhw)))
+
+
+def _relu_pool_norm(layers: nn.Sequential, parameters: Parameters, x_ncbhw: Tensor) -> Tensor:
+    """ReLU, max pooling and group normalization, in one pass where there is a kernel for it."""
+    norm, pool = cast("tuple[nn.GroupNorm, nn.MaxPool2d]", tuple(layers))
+    if _in_one_pass(norm, pool, x_ncbhw):
+        weight, bias = parameters["weight"], parameters["bias"]
+        return norm_kernels.norm_relu_pool(
+            x_ncbhw, weight, bias, norm.num_groups, norm.eps, last=True
+        )
+    return _group_norm(norm, parameters, _max_pool(pool, {}, torch.relu(x_ncbhw)))
+
+
+def _in_one_pass(norm: nn.GroupNorm, pool: nn.MaxPool2d, x_ncbhw: Tensor) -> bool:
+    """Whether there is a kernel for such a normalization with ReLU and pooling."""
+    known = x_ncbhw.is_cuda and norm.affine and _halves(pool)
+    return known and norm_kernels.fits(x_ncbhw, norm.num_groups)
 
 
 def _largest_of_four(x_ncbhw: Tensor) -> Tensor:
