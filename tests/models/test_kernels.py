@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from basegraph.models import kernels
+from basegraph.models import kernels, run_kernels
 from basegraph.models.stacked import _taps
 
 needs_triton = pytest.mark.skipif(
@@ -31,24 +31,30 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
         (1, 8, 3, 40, 5, 9, 2),
     ],
 )
-def test_small_convolution_and_its_gradients(n, c, o, b, h, w, k):
+@pytest.mark.parametrize(
+    "convolution", [kernels.small_convolution, run_kernels.convolution_in_runs]
+)
+def test_small_convolutions_and_their_gradients(convolution, n, c, o, b, h, w, k):
+    runs = convolution is run_kernels.convolution_in_runs
+    # On a GPU full precision by tensor cores' blocks takes a compiler minutes.
+    precision, error = ("tf32", 3e-3) if runs and DEVICE == "cuda" else ("float32", 1e-6)
     draws = torch.Generator().manual_seed(0)
     x = torch.randn(n, c, b, h, w, generator=draws).to(DEVICE).requires_grad_()
     weight = torch.randn(n, o, c, k, k, generator=draws).to(DEVICE).requires_grad_()
     bias = torch.randn(n, o, generator=draws).to(DEVICE).requires_grad_()
-    y = kernels.small_convolution(x, weight, "float32", bias)
+    y = convolution(x, weight, precision, bias)
     truth = torch.stack(
         [
             functional.conv2d(a.transpose(0, 1).double(), w.double(), b.double())
             for a, w, b in zip(x, weight, bias, strict=True)
         ]
     ).transpose(1, 2)
-    assert (y - truth).norm() < 1e-6 * truth.norm()
+    assert (y - truth).norm() < error * truth.norm()
     slope = torch.randn(y.shape, generator=draws).to(DEVICE)
     ours = torch.autograd.grad(y, (x, weight, bias), slope)
     reference = torch.autograd.grad(truth, (x, weight, bias), slope.double())
     for gradient, true in zip(ours, reference, strict=True):
-        assert (gradient - true).norm() < 1e-6 * true.norm()
+        assert (gradient - true).norm() < error * true.norm()
 
 
 @needs_triton

@@ -29,17 +29,13 @@ else:
 
 SMALL_FILTER = 4096
 """Weights of a filter up to which `small_convolution` is the quicker way."""
-LONGEST_RUN = 4
-"""Pixels side by side that one row of a product stands for, at most."""
-RUNS = 128
-"""Runs that a program works on at a time, ..."""
-SUMMED = 64
-"""... and where it adds up."""
+PIXELS = 128
+"""Pixels that a program works on at a time."""
+FEW_OUTPUTS = 8
+"""Outputs of a convolution up to which tensor cores are of no use."""
 TAPS = 32
-"""Taps, of all channels, that a program works on at a time, ..."""
-MOST_TAPS = 128
-"""... and where it adds up, at most."""
-PROGRAMS = 4096
+"""Taps, of all channels, that a program works on at a time."""
+PROGRAMS = 1024
 """Programs that fill a device."""
 
 
@@ -70,124 +66,107 @@ if AVAILABLE:
                 tl.store(y + (i * KW + j) * pixels + place, value, mask=place < pixels)
 
     @triton.jit
-    def _runs(
-        place, OUT_HEIGHT: tl.constexpr, OUT_WIDTH: tl.constexpr, RUN: tl.constexpr
+    def _window(
+        place, HEIGHT: tl.constexpr, WIDTH: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr
     ):
-        """Of a run of pixels of the result: its row, of all samples, and its first column.
-
-        The last run of a row ends where the row ends: it may share pixels with the one before.
-        """
-        runs: tl.constexpr = (OUT_WIDTH + RUN - 1) // RUN
-        column = place % runs * RUN
-        if OUT_WIDTH % RUN != 0:
-            column = tl.minimum(column, OUT_WIDTH - RUN)
-        return place // runs, column
-
-    @triton.jit
-    def _windows(
-        x, row, column, tap, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
-        CHANNELS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr, WHOLE: tl.constexpr,
-        RUN: tl.constexpr, SPAN: tl.constexpr,
-    ):  # fmt: skip
-        """(runs, taps): the pixels that the windows of a run's pixels meet, rows of `SPAN`."""
-        out_height: tl.constexpr = HEIGHT + KH - 1 if WHOLE else HEIGHT - KH + 1
-        across, down, channel = tap % SPAN, tap // SPAN % KH, tap // (SPAN * KH)
-        shift = (channel * SAMPLES * HEIGHT + down) * WIDTH + across
-        first = row // out_height * HEIGHT + row % out_height
-        if WHOLE:
-            at = (first - (KH - 1)) * WIDTH + column - (KW - 1)
-            high = (row % out_height)[:, None] + down[None, :] - (KH - 1)
-            wide = column[:, None] + across[None, :] - (KW - 1)
-            keep = (high >= 0) & (high < HEIGHT) & (wide >= 0) & (wide < WIDTH)
-            keep &= (channel < CHANNELS)[None, :]
-            return tl.load(x + at[:, None] + shift[None, :], mask=keep, other=0.0)
-        at = first * WIDTH + column
-        keep = (tap < CHANNELS * KH * SPAN) & (across < RUN + KW - 1)
-        return tl.load(x + at[:, None] + shift[None, :], mask=keep[None, :], other=0.0)
+        """Where in a channel's images the window of an output pixel begins."""
+        row = place // (WIDTH - KW + 1)
+        sample = row // (HEIGHT - KH + 1)
+        return (sample * HEIGHT + row % (HEIGHT - KH + 1)) * WIDTH + place % (WIDTH - KW + 1)
 
     @triton.jit
     def _correlate_kernel(
         x, w, bias, y, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
         CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
-        WHOLE: tl.constexpr, RUN: tl.constexpr, SPAN: tl.constexpr, COLUMNS: tl.constexpr,
-        TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+        PADDED: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
     ):  # fmt: skip
-        """y[o, p] = bias[o] + Σ w[o, c, i, j] x[c, p moved by (i, j)], one node and some runs.
-
-        A product with the pixels of a run side by side: for the one `t` places further, the filter
-        is moved by `t`.
-        """
+        """y[o, p] = bias[o] + Σ w[o, c, i, j] x[c, p moved by (i, j)], one node and some pixels."""
         node = tl.program_id(1).to(tl.int64)
-        out_height: tl.constexpr = HEIGHT + KH - 1 if WHOLE else HEIGHT - KH + 1
-        out_width: tl.constexpr = WIDTH + KW - 1 if WHOLE else WIDTH - KW + 1
-        count: tl.constexpr = SAMPLES * out_height * ((out_width + RUN - 1) // RUN)
+        pixels: tl.constexpr = SAMPLES * (HEIGHT - KH + 1) * (WIDTH - KW + 1)
+        taps: tl.constexpr = CHANNELS * KH * KW
         place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        row, column = _runs(tl.minimum(place, count - 1), out_height, out_width, RUN)
+        at = _window(tl.minimum(place, pixels - 1), HEIGHT, WIDTH, KH, KW)
+        output = tl.arange(0, PADDED)
         x += node * CHANNELS * SAMPLES * HEIGHT * WIDTH
-        w += node * OUTPUTS * CHANNELS * KH * KW
-        output, t = tl.arange(0, COLUMNS) // RUN, tl.arange(0, COLUMNS) % RUN
+        w += node * OUTPUTS * taps
         start = tl.load(bias + node * OUTPUTS + tl.minimum(output, OUTPUTS - 1)).to(tl.float32)
-        total = tl.zeros((BLOCK, COLUMNS), tl.float32) + start[None, :]
-        for begin in tl.static_range(0, CHANNELS * KH * SPAN, TAPS):
-            tap = begin + tl.arange(0, TAPS)
-            value = _windows(
-                x, row, column, tap, SAMPLES, HEIGHT, WIDTH, CHANNELS, KH, KW, WHOLE, RUN, SPAN
-            )
-            across = (tap % SPAN)[:, None] - t[None, :]
-            at = (output[None, :] * CHANNELS * KH + (tap // SPAN)[:, None]) * KW + across
-            keep = (across >= 0) & (across < KW) & (output[None, :] < OUTPUTS)
-            keep &= (tap < CHANNELS * KH * SPAN)[:, None]
-            factor = tl.load(w + at, mask=keep, other=0.0)
+        total = tl.zeros((BLOCK, PADDED), tl.float32) + start[None, :]
+        for first in tl.static_range(0, taps, TAPS):
+            tap = first + tl.arange(0, TAPS)
+            known = tl.minimum(tap, taps - 1)
+            shift = (known // (KH * KW) * SAMPLES * HEIGHT + known // KW % KH) * WIDTH + known % KW
+            value = tl.load(x + at[:, None] + shift[None, :])
+            keep = (output[None, :] < OUTPUTS) & (tap[:, None] < taps)
+            factor = tl.load(w + output[None, :] * taps + tap[:, None], mask=keep, other=0.0)
             total = tl.dot(value, factor, total, input_precision=PRECISION)
-        y += node * OUTPUTS * SAMPLES * out_height * out_width
-        at = (row * out_width + column)[:, None] + t[None, :]
-        keep = (output[None, :] < OUTPUTS) & (place[:, None] < count)
-        tl.store(y + output[None, :] * (SAMPLES * out_height * out_width) + at, total, mask=keep)
+        y += node * OUTPUTS * pixels
+        keep = (output[None, :] < OUTPUTS) & (place[:, None] < pixels)
+        tl.store(y + output[None, :] * pixels + place[:, None], total, mask=keep)
+
+    @triton.jit
+    def _few_outputs_kernel(
+        x, w, bias, y, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+        CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+        PADDED: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        """The same tap by tap, in float32: tensor cores would compute at least 16 outputs."""
+        node = tl.program_id(1).to(tl.int64)
+        pixels: tl.constexpr = SAMPLES * (HEIGHT - KH + 1) * (WIDTH - KW + 1)
+        place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        output = tl.arange(0, PADDED)
+        known = tl.minimum(output, OUTPUTS - 1)
+        x += node * CHANNELS * SAMPLES * HEIGHT * WIDTH
+        at = x + _window(tl.minimum(place, pixels - 1), HEIGHT, WIDTH, KH, KW)
+        w += (node * OUTPUTS + known) * CHANNELS * KH * KW
+        total = tl.zeros((PADDED, BLOCK), tl.float32)
+        total += tl.load(bias + node * OUTPUTS + known).to(tl.float32)[:, None]
+        for _ in range(CHANNELS):
+            for i in tl.static_range(KH):
+                for j in tl.static_range(KW):
+                    value = tl.load(at + i * WIDTH + j).to(tl.float32)
+                    factor = tl.load(w + i * KW + j).to(tl.float32)
+                    total += factor[:, None] * value[None, :]
+            at += SAMPLES * HEIGHT * WIDTH
+            w += KH * KW
+        y += node * OUTPUTS * pixels
+        keep = (output[:, None] < OUTPUTS) & (place[None, :] < pixels)
+        tl.store(y + output[:, None] * pixels + place[None, :], total, mask=keep)
 
     @triton.jit
     def _filter_gradient_kernel(
         x, g, d, span, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
         CHANNELS: tl.constexpr, OUTPUTS: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
-        RUN: tl.constexpr, SPAN: tl.constexpr, ROWS: tl.constexpr, TAPS: tl.constexpr,
-        BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+        PADDED: tl.constexpr, TAPS: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
     ):  # fmt: skip
-        """d[(o, t), (c, i, j)] = Σ g[o, p + t] x[c, p moved by (i, j)], one node, a span of runs.
+        """d[o, (c, i, j)] = Σ g[o, p] x[c, p moved by (i, j)], one node and a span of pixels.
 
         One tap more meets ones: the gradient of the bias.
         """
         node = tl.program_id(2).to(tl.int64)
         part = tl.program_id(1)
-        out_height: tl.constexpr = HEIGHT - KH + 1
-        out_width: tl.constexpr = WIDTH - KW + 1
-        runs: tl.constexpr = (out_width + RUN - 1) // RUN
-        count: tl.constexpr = SAMPLES * out_height * runs
-        taps: tl.constexpr = CHANNELS * KH * SPAN
+        pixels: tl.constexpr = SAMPLES * (HEIGHT - KH + 1) * (WIDTH - KW + 1)
+        taps: tl.constexpr = CHANNELS * KH * KW
         tap = tl.arange(0, TAPS)
         if taps >= TAPS:
             tap += tl.program_id(0) * TAPS
-        output, t = tl.arange(0, ROWS) // RUN, tl.arange(0, ROWS) % RUN
+        known = tl.minimum(tap, taps - 1)
+        shift = (known // (KH * KW) * SAMPLES * HEIGHT + known // KW % KH) * WIDTH + known % KW
+        output = tl.arange(0, PADDED)
         x += node * CHANNELS * SAMPLES * HEIGHT * WIDTH
-        g += node * OUTPUTS * SAMPLES * out_height * out_width
-        total = tl.zeros((ROWS, TAPS), tl.float32)
-        last = tl.minimum(part * span + span, count)
+        g += node * OUTPUTS * pixels
+        total = tl.zeros((PADDED, TAPS), tl.float32)
+        last = tl.minimum(part * span + span, pixels)
         for begin in range(part * span, last, BLOCK):
             place = begin + tl.arange(0, BLOCK)
-            row, column = _runs(tl.minimum(place, count - 1), out_height, out_width, RUN)
-            value = _windows(
-                x, row, column, tap, SAMPLES, HEIGHT, WIDTH, CHANNELS, KH, KW, False, RUN, SPAN
-            )
+            at = _window(tl.minimum(place, pixels - 1), HEIGHT, WIDTH, KH, KW)
+            value = tl.load(x + at[:, None] + shift[None, :])
             value = tl.where(tap[None, :] == taps, 1.0, value).to(x.dtype.element_ty)
             keep = (output[:, None] < OUTPUTS) & (place[None, :] < last)
-            if out_width % RUN != 0:  # pixels of two runs count once
-                keep &= column[None, :] + t[:, None] >= (place % runs * RUN)[None, :]
-            at = (row * out_width + column)[None, :] + t[:, None]
-            at += output[:, None] * (SAMPLES * out_height * out_width)
-            slope = tl.load(g + at, mask=keep, other=0.0)
+            slope = tl.load(g + output[:, None] * pixels + place[None, :], mask=keep, other=0.0)
             total = tl.dot(slope, value, total, input_precision=PRECISION)
-        d += (node * tl.num_programs(1) + part) * OUTPUTS * RUN * (taps + 1)
+        d += (node * tl.num_programs(1) + part) * OUTPUTS * (taps + 1)
         keep = (output[:, None] < OUTPUTS) & (tap[None, :] <= taps)
-        at = tl.arange(0, ROWS)[:, None] * (taps + 1) + tap[None, :]
-        tl.store(d + at, total, mask=keep)
+        tl.store(d + output[:, None] * (taps + 1) + tap[None, :], total, mask=keep)
 
     # -- columns -----------------------------------------------------------------------------
 
@@ -227,69 +206,58 @@ if AVAILABLE:
 
     # -- small convolutions ------------------------------------------------------------------
 
-    def _sizes(x: Tensor, weight: Tensor, out_width: int) -> dict[str, int]:
+    def _sizes(x: Tensor, weight: Tensor) -> dict[str, int]:
         """Compile-time constants: a tap's offset is then part of the instruction that loads it."""
         _, c, b, h, w = x.shape
         _, o, _, kh, kw = weight.shape
-        run = _run(o, out_width)
         return {
             "SAMPLES": b, "HEIGHT": h, "WIDTH": w, "CHANNELS": c, "OUTPUTS": o, "KH": kh, "KW": kw,
-            "RUN": run, "SPAN": triton.next_power_of_2(run + kw - 1),
         }  # fmt: skip
 
     @torch.library.triton_op("basegraph::small_convolution", mutates_args=())
-    def _convolution(
-        x: Tensor, weight: Tensor, bias: Tensor, precision: str, whole: bool = False
-    ) -> Tensor:
-        """`whole`: also where the filter only touches the image."""
-        n, o, c, kh, kw = weight.shape
+    def _convolution(x: Tensor, weight: Tensor, bias: Tensor, precision: str) -> Tensor:
+        n, o, _, kh, kw = weight.shape
         _, _, b, h, w = x.shape
-        more = -1 if whole else 1
-        y = x.new_empty(n, o, b, h - more * (kh - 1), w - more * (kw - 1))
-        sizes = _sizes(x, weight, y.shape[4])
-        count = b * y.shape[3] * triton.cdiv(y.shape[4], sizes["RUN"])
-        torch.library.wrap_triton(_correlate_kernel)[(triton.cdiv(count, RUNS), n)](
-            x, weight, bias, y, **sizes, WHOLE=whole, COLUMNS=_padded(o * sizes["RUN"]), TAPS=TAPS,
-            BLOCK=RUNS, PRECISION=precision,
-        )  # fmt: skip
+        y = x.new_empty(n, o, b, after(h, kh), after(w, kw))
+        pixels = y[0, 0].numel()
+        if o <= FEW_OUTPUTS or (precision == "ieee" and x.dtype is torch.float32):
+            torch.library.wrap_triton(_few_outputs_kernel)[(triton.cdiv(pixels, 512), n)](
+                x, weight, bias, y, **_sizes(x, weight), PADDED=triton.next_power_of_2(o),
+                BLOCK=512,
+            )  # fmt: skip
+        else:
+            torch.library.wrap_triton(_correlate_kernel)[(triton.cdiv(pixels, 256), n)](
+                x, weight, bias, y, **_sizes(x, weight), PADDED=padded(o), TAPS=TAPS, BLOCK=256,
+                PRECISION=precision,
+            )  # fmt: skip
         return y
 
     @torch.library.triton_op("basegraph::small_filter_gradient", mutates_args=())
     def _filter_gradient(x: Tensor, weight: Tensor, g: Tensor, precision: str) -> Tensor:
-        """In parts, (n, parts, o, run, taps + 1): few long sums would leave the device idle."""
-        n, o, c, kh, _ = weight.shape
-        sizes = _sizes(x, weight, g.shape[4])
-        run, taps = sizes["RUN"], c * kh * sizes["SPAN"]
-        count = g.shape[2] * g.shape[3] * triton.cdiv(g.shape[4], run)
-        block = min(MOST_TAPS, max(16, triton.next_power_of_2(taps + 1)))
-        blocks = triton.cdiv(taps + 1, block)
-        wanted = max(1, min(triton.cdiv(PROGRAMS, n * blocks), triton.cdiv(count, 4 * SUMMED)))
-        span = triton.cdiv(triton.cdiv(count, wanted), SUMMED) * SUMMED
-        parts = triton.cdiv(count, span)
-        d = torch.empty(n, parts, o, run, taps + 1, dtype=torch.float32, device=x.device)
+        """In parts, (n, parts, o, taps + 1): a few long sums would leave the device idle."""
+        n, o, c, kh, kw = weight.shape
+        taps, pixels = c * kh * kw, g[0, 0].numel()
+        blocks = triton.cdiv(taps + 1, TAPS)
+        wanted = max(1, min(triton.cdiv(PROGRAMS, n * blocks), triton.cdiv(pixels, 4 * PIXELS)))
+        span = triton.cdiv(triton.cdiv(pixels, wanted), PIXELS) * PIXELS
+        parts = triton.cdiv(pixels, span)
+        d = torch.empty(n, parts, o, taps + 1, dtype=torch.float32, device=x.device)
         torch.library.wrap_triton(_filter_gradient_kernel)[(blocks, parts, n)](
-            x, g, d, span, **sizes, ROWS=_padded(o * run), TAPS=block, BLOCK=SUMMED,
+            x, g, d, span, **_sizes(x, weight), PADDED=padded(o), TAPS=TAPS, BLOCK=PIXELS,
             PRECISION=precision, num_stages=1,
         )  # fmt: skip
         return d
 
-    def _image_gradient(weight: Tensor, g: Tensor, precision: str) -> Tensor:
-        """The same with the filter turned round, channels and outputs exchanged."""
-        turned = weight.flip(3, 4).transpose(1, 2).contiguous()
-        none = turned.new_zeros(turned.shape[:2])
-        return _convolution(g, turned, none, precision, whole=True)
-
-    def _gathered(d: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """(weight's gradient, bias's) from the sums of pixels that lie `t` places further."""
-        n, o, c, kh, kw = weight.shape
-        d = d.sum(dim=1)
-        d_bias = d[..., -1].sum(dim=2)
-        windows = d[..., :-1].unflatten(3, (c, kh, -1))
-        d_weight = sum(windows[:, :, t, ..., t : t + kw] for t in range(d.shape[2]))
-        return d_weight.to(weight.dtype), d_bias.to(weight.dtype)
+    def _image_gradient(x: Tensor, weight: Tensor, g: Tensor) -> Tensor:
+        """By a product that tensor cores can take: its rows begin at multiples of eight numbers."""
+        n, _, c, kh, kw = weight.shape
+        taps = c * kh * kw
+        filters = functional.pad(weight.flatten(2), (0, -taps % 8))
+        taps_gradient = torch.bmm(filters.transpose(1, 2), g.flatten(2))[:, :taps]
+        return _add_up(taps_gradient.view(n, c, kh * kw, *g.shape[2:]), x.shape, kh, kw, 1)
 
     def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, weight, _, ctx.precision, _ = inputs
+        x, weight, _, ctx.precision = inputs
         ctx.save_for_backward(x, weight)
 
     def _convolution_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -297,11 +265,11 @@ if AVAILABLE:
         g = g.contiguous()
         d_x = d_weight = d_bias = None
         if ctx.needs_input_grad[0]:
-            d_x = _image_gradient(weight, g, ctx.precision)
+            d_x = _image_gradient(x, weight, g)
         if ctx.needs_input_grad[1] or ctx.needs_input_grad[2]:
-            d = _filter_gradient(x, weight, g, ctx.precision)
-            d_weight, d_bias = _gathered(d, weight)
-        return d_x, d_weight, d_bias, None, None
+            d = _filter_gradient(x, weight, g, ctx.precision).sum(dim=1).to(weight.dtype)
+            d_weight, d_bias = d[..., :-1].reshape(weight.shape), d[..., -1]
+        return d_x, d_weight, d_bias, None
 
     _convolution.register_autograd(_convolution_backward, setup_context=_keep_inputs)
 
@@ -320,12 +288,6 @@ def small_convolution(
     return _convolution(x_ncbhw.contiguous(), weight.contiguous(), start.contiguous(), how)
 
 
-def _run(outputs: int, width: int) -> int:
-    """Pixels in a run: few where each has many outputs; a power of two."""
-    most = max(1, 64 // _padded(outputs))
-    return 1 << min(LONGEST_RUN, most, width).bit_length() - 1
-
-
-def _padded(outputs: int) -> int:
+def padded(outputs: int) -> int:
     """A power of two, at least 16, as matrix products of small blocks want it."""
     return max(16, 1 << (outputs - 1).bit_length())

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
-from basegraph.models import kernels, norm_kernels
+from basegraph.models import kernels, norm_kernels, run_kernels
 from basegraph.models.flat import first_names
 
 Parameters = dict[str, Tensor]
@@ -139,7 +139,10 @@ def _convolution(
     weight = parameters["weight"].to(x.dtype)
     on_gpu = kernels.AVAILABLE and x.is_cuda
     if on_gpu and (sh, sw) == (1, 1) and layer.weight.numel() <= kernels.SMALL_FILTER:
-        return kernels.small_convolution(x, weight, precision, parameters.get("bias"))
+        small = kernels.small_convolution
+        if run_kernels.fits(layer.out_channels, precision):
+            small = run_kernels.convolution_in_runs
+        return small(x, weight, precision, parameters.get("bias"))
     columns = kernels.columns(x, kh, kw, sh) if on_gpu and sh == sw else _taps(x, kh, kw, sh, sw)
     y = torch.bmm(weight.flatten(2), columns.flatten(3).flatten(1, 2))
     return _with_bias(y.view(*y.shape[:2], *columns.shape[3:]), parameters)
