@@ -188,14 +188,14 @@ if AVAILABLE:
         factor = tl.load(weight + group * CHANNELS + channel, mask=inside, other=0.0)
         g += first * (HEIGHT * WIDTH // 4)
         slope = tl.load(g + place, mask=inside, other=0.0).to(tl.float32)
-        _store_sums(
-            d_weight + first, slope * z, channel, SAMPLES, HEIGHT, WIDTH, CHANNELS, BLOCK
-        )
+        _store_sums(d_weight + first, slope * z, channel, SAMPLES, HEIGHT, WIDTH, CHANNELS, BLOCK)
         _store_sums(d_bias + first, slope, channel, SAMPLES, HEIGHT, WIDTH, CHANNELS, BLOCK)
         slope *= factor
         slope = (slope - tl.sum(slope) / count - z * (tl.sum(slope * z) / count)) * scale
         slope = tl.where(largest <= 0, 0.0, slope)
-        upper = tl.join(tl.where(above & left, slope, 0.0), tl.where(above & (left == 0), slope, 0.0))
+        upper = tl.join(
+            tl.where(above & left, slope, 0.0), tl.where(above & (left == 0), slope, 0.0)
+        )
         lower = tl.join(
             tl.where((above == 0) & left, slope, 0.0),
             tl.where((above == 0) & (left == 0), slope, 0.0),

@@ -40,9 +40,7 @@ PROGRAMS = 4096
 if AVAILABLE:
 
     @triton.jit
-    def _runs(
-        place, OUT_HEIGHT: tl.constexpr, OUT_WIDTH: tl.constexpr, RUN: tl.constexpr
-    ):
+    def _runs(place, OUT_HEIGHT: tl.constexpr, OUT_WIDTH: tl.constexpr, RUN: tl.constexpr):
         """Of a run of pixels of the result: its row, of all samples, and its first column.
 
         The last run of a row ends where the row ends: it may share pixels with the one before.
@@ -174,7 +172,7 @@ if AVAILABLE:
         x: Tensor, weight: Tensor, bias: Tensor, precision: str, whole: bool = False
     ) -> Tensor:
         """`whole`: also where the filter only touches the image."""
-        n, o, c, kh, kw = weight.shape
+        n, o, _, kh, kw = weight.shape
         _, _, b, h, w = x.shape
         more = -1 if whole else 1
         y = x.new_empty(n, o, b, h - more * (kh - 1), w - more * (kw - 1))
@@ -213,7 +211,7 @@ if AVAILABLE:
 
     def _gathered(d: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """(weight's gradient, bias's) from the sums of pixels that lie `t` places further."""
-        n, o, c, kh, kw = weight.shape
+        _, _, c, kh, kw = weight.shape
         d = d.sum(dim=1)
         d_bias = d[..., -1].sum(dim=2)
         windows = d[..., :-1].unflatten(3, (c, kh, -1))
