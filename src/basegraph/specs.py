@@ -162,6 +162,23 @@ def split_spec(argument: str, spec: str, known: Collection[str]) -> tuple[str, d
     return name, options
 
 
+def split_specs(text: str) -> list[str]:
+    """The specs in a text, separated by commas; an option belongs to the spec before it.
+
+    Example:
+        >>> split_specs("base:k=1,ring,u-equistatic:degree=2,seed=3")
+        ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
+
+    """
+    specs: list[str] = []
+    for item in text.split(","):
+        if specs and "=" in item.partition(":")[0]:
+            specs[-1] += f",{item}"
+        elif item:
+            specs.append(item)
+    return specs
+
+
 def spec_of(name: str, options: Mapping[str, object]) -> str:
     """The spec of a name with these options.
 

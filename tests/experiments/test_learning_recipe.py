@@ -177,3 +177,22 @@ def test_wrong_arguments_are_one_line(tmp_path, arguments, complaint):
     assert done.returncode == 2
     assert complaint in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_other_methods_than_the_figures(tmp_path):
+    out = ok("reproduce", "learning", "methods", *TINY, "--methods", "dsgd,qg-dsgdm", "--plan",
+             "--json", "--out", tmp_path / "f")  # fmt: skip
+    trained = {(row["method"], row["topology"]) for row in json.loads(out)["plan"]}
+    assert trained == {
+        ("allreduce-sgd", "all-reduce"),
+        *((method, t) for method in ("dsgd", "qg-dsgdm") for t in ("base:k=1", "ring")),
+    }
+
+
+@pytest.mark.parametrize("methods", [",", "sgd", "dsgdm:beta=1"])
+def test_methods_that_do_not_exist_are_refused(methods, tmp_path):
+    made = run_here("reproduce", "learning", "methods", *TINY, "--methods", methods,
+                    "--out", tmp_path / "f")  # fmt: skip
+    assert made.returncode == 2
+    assert len(made.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "f").exists()

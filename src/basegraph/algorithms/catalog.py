@@ -23,7 +23,8 @@ from basegraph.algorithms.method import Method
 from basegraph.algorithms.momentum_tracking import momentum_tracking
 from basegraph.algorithms.qg_dsgdm import qg_dsgdm
 from basegraph.algorithms.sgp import sgp
-from basegraph.specs import Entry, catalog, parse, refuse_twice, spec_of
+from basegraph.errors import InvalidArgument
+from basegraph.specs import Entry, catalog, parse, refuse_twice, spec_of, split_specs
 
 _FACTORIES: dict[str, Callable[..., Method]] = {
     "dsgd": dsgd,
@@ -102,3 +103,26 @@ def parse_algorithm(spec: str) -> tuple[str, dict[str, object]]:
 
     """
     return parse("algorithm", spec, ALGORITHMS)
+
+
+def parse_algorithms(argument: str, text: str) -> list[str]:
+    """Several specs, separated by commas; an option after a comma belongs to the spec before it.
+
+    Args:
+        argument: What the caller calls the text; refusals name it.
+        text: The specs.
+
+    Raises:
+        InvalidArgument: If there is no spec, or one is malformed or not known.
+
+    Example:
+        >>> parse_algorithms("methods", "dsgd,dsgdm:momentum=0.5,nesterov=true")
+        ['dsgd', 'dsgdm:momentum=0.5,nesterov=true']
+
+    """
+    specs = split_specs(text)
+    if not specs:
+        raise InvalidArgument(argument, text, "must name at least one algorithm")
+    for spec in specs:
+        parse(argument, spec, ALGORITHMS)
+    return specs

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from basegraph.algorithms.catalog import parse_algorithms
 from basegraph.cli.arguments import Force, number, refuse_torchrun, whole_number, whole_numbers
 from basegraph.cli.output import as_json
 from basegraph.cli.reproduce import (
@@ -65,6 +66,9 @@ def learning(
     ] = "",
     alpha: Annotated[str, typer.Option(metavar="A,...", help="empty: the figure's")] = "",
     topologies: Annotated[str, typer.Option(metavar="NAME,...", help="empty: the figure's")] = "",
+    methods: Annotated[
+        str, typer.Option(metavar="NAME,...", help="algorithms; empty: the figure's")
+    ] = "",
     lr: Annotated[str, typer.Option(metavar="X,...", help="learning rates")] = "0.1,0.01,0.001",
     seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
     split_order: SplitOrder = "shuffled",
@@ -100,6 +104,8 @@ def learning(
     data = dataset or drawn.dataset
     if topologies:
         drawn = drawn._replace(topologies=tuple(parse_specs("--topologies", topologies)))
+    if methods:
+        drawn = drawn._replace(methods=tuple(parse_algorithms("--methods", methods)))
     if alpha:
         drawn = drawn._replace(alphas=tuple(number("--alpha", text) for text in alpha.split(",")))
     if nodes:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from basegraph.errors import InvalidArgument
-from basegraph.specs import Entry, catalog, parse, refuse_twice
+from basegraph.specs import Entry, catalog, parse, refuse_twice, split_specs
 from basegraph.topologies.baselines._exponential import (
     exponential,
     one_peer_exponential,
@@ -134,13 +134,7 @@ def parse_specs(argument: str, text: str) -> list[str]:
         ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
 
     """
-    specs: list[str] = []
-    for item in text.split(","):
-        name = item.partition(":")[0]
-        if specs and "=" in name:
-            specs[-1] += f",{item}"
-        elif item:
-            specs.append(item)
+    specs = split_specs(text)
     if not specs:
         raise InvalidArgument(argument, text, "must name at least one topology")
     for spec in specs:
