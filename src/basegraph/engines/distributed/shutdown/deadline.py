@@ -50,7 +50,9 @@ class Deadline:
         self._overdue = overdue
         self.dismissed = 0
         """How often signals turned out to be somebody else's."""
-        self._theirs = False
+        self._nudges_sent = 0
+        self._nudge_in_vain = 0
+        """The last nudge whose handler found no signal in the log."""
         os.register_at_fork(after_in_child=self._let_go)
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -71,6 +73,7 @@ class Deadline:
 
     def _watch(self) -> None:
         count, first, nudged = 0, 0.0, False
+        sent_before = 0  # nudges sent before the last signal: what they found says nothing about it
         while True:
             number = self._next(1.0 if count else None)
             if number is None:
@@ -78,14 +81,15 @@ class Deadline:
             now = time.monotonic()
             if number in STOP_SIGNALS and self._log.handles(number):
                 count += 1
+                sent_before = self._nudges_sent
                 first = now if count == 1 else first
                 if count > 2 and now - first > ECHO:
                     self._nudge()
                     time.sleep(ECHO)  # in which the main thread ends, unless it waits inside torch
-                    if not self._theirs:
+                    if self._nudge_in_vain <= sent_before:
                         os._exit(128 + number)
-            if self._theirs:  # handled by whoever had installed a handler when it came
-                count, nudged, self._theirs = 0, False, False
+            if count and self._nudge_in_vain > sent_before and not self._log.received:
+                count, nudged = 0, False  # handled by whoever had installed a handler when it came
                 self.dismissed += 1
             if count and now - first > STOP_SECONDS:
                 if nudged or not self.nudges:  # the main thread waits inside torch
@@ -95,15 +99,17 @@ class Deadline:
     def _nudge(self) -> bool:
         """Interrupt the main thread, if that can be done."""
         if self.nudges:
+            self._nudges_sent += 1
             os.kill(os.getpid(), NUDGE)
         return self.nudges
 
     def _on_nudge(self, number: int, frame: FrameType | None) -> None:
         """In the main thread, where all signals that came before have been handled by now."""
+        nudge = self._nudges_sent
         if self._log.received:
             self._overdue(frame)
         else:
-            self._theirs = True
+            self._nudge_in_vain = nudge
 
     def _next(self, seconds: float | None) -> int | None:
         """The next signal, 0 if none has come in so many seconds; None at the end."""
