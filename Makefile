@@ -17,13 +17,14 @@ demo: .venv/run-ready
 	@echo "pictures: demo/rounds.png (the topology), demo/consensus.png (averaging), demo/learning.png (training), demo/scaling.png (its cost on a network)"
 
 # `make test-all` also runs the tests marked slow, which go through more of the same cases.
-# Bytecode is written: many processes import the same files.
+# Bytecode is written: many processes import the same files. Output is buffered: what a node prints and flushes is then
+# one write, and lines of several nodes stay apart.
 test test-all: .venv/test-ready
 	tests/install_chromium
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(if $(filter test-all,$@),-m '')
+	PYTHONDONTWRITEBYTECODE= PYTHONUNBUFFERED= $(BIN)/pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(if $(filter test-all,$@),-m '')
 
 # The site, in build/docs: open build/docs/index.html. Warnings are errors.
 docs: .venv/docs-ready

@@ -4,13 +4,17 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-# A busy machine takes many times as long: no example has a deadline.
-settings.register_profile(
-    "no limit in seconds", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("no limit in seconds")
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:  # a GPU machine may have pytest alone: tests for GPUs need nothing else
+    pass
+else:
+    # A busy machine takes many times as long: no example has a deadline.
+    settings.register_profile(
+        "no limit in seconds", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("no limit in seconds")
 
 # One thread each: pytest runs as many processes as there are cores, and so do their children.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

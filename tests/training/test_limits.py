@@ -39,6 +39,35 @@ def test_refused_before_topology_and_split_are_built(
     assert not (tmp_path / "run").exists()
 
 
+def test_what_earlier_runs_have_left_on_a_gpu_counts_as_free(monkeypatch):
+    class Graph:
+        """Of an earlier run: refers to itself, so that only the collector ends it."""
+
+        def __init__(self):
+            self.myself = self
+
+        def __del__(self):
+            gpu["kept by torch"] += 30
+
+    def give_back():
+        gpu["free"] += gpu["kept by torch"]
+
+    gpu = {"free": 8, "kept by torch": 0}
+    monkeypatch.setattr(torch.cuda, "empty_cache", give_back)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (gpu["free"], 100))
+    Graph()
+    assert memory.free_memory(torch.device("cuda")) == 38
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="a GPU keeps what was freed")
+def test_what_torch_keeps_of_a_gpu_counts_as_free():
+    device = torch.device("cuda")
+    before = memory.free_memory(device)
+    torch.empty(2**30, dtype=torch.uint8, device=device)
+    assert torch.cuda.mem_get_info(device)[0] <= before - 2**30
+    assert memory.free_memory(device) > before - 2**29
+
+
 @pytest.mark.parametrize("seconds", [0.0, 3600.0])
 def test_long_runs_say_how_long_before_they_begin(seconds, monkeypatch, tmp_path):
     lines = []

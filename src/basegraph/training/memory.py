@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -115,8 +116,14 @@ def fit(
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can be allocated on a device."""
+    """Bytes that can be allocated on a device.
+
+    On a GPU, what earlier runs of this process have left is given back first: their graphs, which
+    refer to each other, and the memory that torch keeps for later.
+    """
     if device.type == "cuda":
+        gc.collect()
+        torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(device)[0]
     about = Path("/proc/meminfo")
     if about.is_file():

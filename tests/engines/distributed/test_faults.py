@@ -47,7 +47,7 @@ def test_nodes_of_a_script_save_and_stop_when_torchrun_is_killed(tmp_path):
     saved = tmp_path / "saved"
     run = command(2, "endless_script.py", 60, saved, "adapt-then-combine")
     with Job(tmp_path / "log", run) as job:
-        job.wait_for(r"going\n(.|\n)*going\n")
+        job.wait_for(r"going(.|\n)*going")  # two nodes' lines may come in one
         text = job.kill(job.worker(0), job.worker(1))
     assert "stopped by the end of torchrun; saved node " in text
     assert "Traceback" not in text
