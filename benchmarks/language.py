@@ -27,8 +27,9 @@ from statistics import median
 
 import numpy as np
 import torch
-from language_parts import copy_rate, measure_parts, print_profile, product_rate
+from language_parts import copy_rate, measure_parts, product_rate
 from provenance import header
+from step_profile import print_profile
 from torch import Tensor, nn
 from torch.func import functional_call
 

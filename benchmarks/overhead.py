@@ -5,6 +5,7 @@ the same plan. "usual" is an evaluation on the way, "last" the one at the end, o
 
     python benchmarks/overhead.py
     python benchmarks/overhead.py --dataset mnist --model lenet --data-dir data --nodes 100
+    python benchmarks/overhead.py --dataset cifar10 --model lenet --data-dir data --nodes 25 --plans
 """
 
 from __future__ import annotations
@@ -35,7 +36,13 @@ def seconds(work: Callable[[], object]) -> float:
 def planning(problem: Problem, few: int, epochs: int = 3) -> float:
     """CPU seconds per epoch where generators that give up to `few` numbers are not made."""
     steps, parts = problem.steps_per_epoch, problem.planner
-    planner = SamplePlanner(parts.parts, parts.batch, parts.seed, image=parts.image)
+    planner = SamplePlanner(
+        parts.parts,
+        parts.batch,
+        parts.seed,
+        image=parts.image,
+        augmentations=parts.augmentations,
+    )
     before, philox.FEW_NUMBERS = philox.FEW_NUMBERS, few
     try:
         return seconds(lambda: [planner.steps(e * steps, (e + 1) * steps) for e in range(epochs)])
@@ -43,12 +50,17 @@ def planning(problem: Problem, few: int, epochs: int = 3) -> float:
         philox.FEW_NUMBERS = before
 
 
-def measure(config: RunConfig) -> None:
+def measure(config: RunConfig, only_plans: bool) -> None:
     dataset = load(config.dataset, Path(config.data_dir) if config.data_dir else None)
     module = build(config.model, dataset.shape, dataset.classes, config.seed)
     problem = Problem(config, dataset, module)
-    engine = StackedEngine(dataset, [problem])
     plan, one_by_one = (planning(problem, few) / 3 for few in (philox.FEW_NUMBERS, 0))
+    if only_plans:
+        print(
+            f"{config.nodes:>6} {'–':>9} {plan * 1e3:>8.1f} {one_by_one * 1e3:>10.1f}", flush=True
+        )
+        return
+    engine = StackedEngine(dataset, [problem])
     steps = seconds(lambda: [engine.advance() for _ in range(problem.steps_per_epoch)])
     (run,) = engine.runs
     usual = seconds(lambda: run.evaluate(problem.evaluated))
@@ -68,6 +80,7 @@ def main() -> None:
     parser.add_argument("--data-dir", default="")
     parser.add_argument("--nodes", default="25,100,1000")
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--plans", action="store_true", help="measure planning alone")
     options = parser.parse_args()
     torch.set_num_threads(1)
     print(header())
@@ -86,7 +99,8 @@ def main() -> None:
                 epochs=options.epochs,
                 topology="ring",
                 device="cpu",
-            )
+            ),
+            options.plans,
         )
 
 

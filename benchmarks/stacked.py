@@ -9,6 +9,9 @@ how far they moved, both in the Euclidean norm. Times are medians of interleaved
 
     python benchmarks/stacked.py                       # on the CPU, n = 25
     python benchmarks/stacked.py --device cuda --models lenet,vgg11,resnet18 --replicas 9 --mixing
+    python benchmarks/stacked.py --device cuda --models vgg11 --profile 30   # the longest kernels
+
+A model may have options, such as vgg11:groups=8.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from statistics import median
 import numpy as np
 import torch
 from provenance import header
+from step_profile import print_profile
 from torch import Tensor, nn
 
 import basegraph as bg
@@ -50,6 +54,11 @@ FORMS = {
     "tf32": {"precision": "tf32", "capture": False},
 }
 """On a GPU; a CPU has one form."""
+
+
+def shape_of(name: str) -> tuple[int, int, int]:
+    """Of the images that a model is measured with, whatever its options."""
+    return SHAPES[name.partition(":")[0]]
 
 
 class PlainLoop:
@@ -100,14 +109,14 @@ def configuration(options: argparse.Namespace, **changes: object) -> RunConfig:
 def make_engine(
     name: str, data: Dataset, configs: list[RunConfig]
 ) -> StackedEngine | CapturedEngine:
-    modules = [build(name, SHAPES[name], 10, seed=c.seed) for c in configs]
+    modules = [build(name, shape_of(name), 10, seed=c.seed) for c in configs]
     problems = [Problem(c, data, m) for c, m in zip(configs, modules, strict=True)]
     return single_process_engine(data, problems)
 
 
 def reference(name: str, nodes: StackedNodes, seed: int, steps: int) -> tuple[Tensor, Tensor]:
     """Where the parameters are after some steps, and where they were, in float64."""
-    module = build(name, SHAPES[name], 10, seed=seed).double()
+    module = build(name, shape_of(name), 10, seed=seed).double()
     (problem,) = nodes.problems
     loop = PlainLoop(module, problem.topology, nodes.device)
     start = loop.parameters().clone()
@@ -126,7 +135,8 @@ def reference(name: str, nodes: StackedNodes, seed: int, steps: int) -> tuple[Te
 def measure(name: str, options: argparse.Namespace) -> None:
     cuda = options.device.startswith("cuda")
     forms = {label: FORMS[label] for label in options.forms.split(";")} if cuda else {"engine": {}}
-    fresh = random_data(SHAPES[name], seed=int(time.time()))
+    shape = shape_of(name)
+    fresh = random_data(shape, seed=int(time.time()))
     works: dict[str, Callable[[], None]] = {}
     errors: dict[str, float] = {}
     compiling: dict[str, float] = {}
@@ -150,8 +160,8 @@ def measure(name: str, options: argparse.Namespace) -> None:
         works[f"{options.replicas} replicas, tf32"] = engine.advance
     t = bg.topology("base:k=1", n=options.nodes)
     device = torch.device(options.device)
-    plain = PlainLoop(build(name, SHAPES[name], 10, seed=0), t, device)
-    samples = torch.randn(options.nodes, options.batch, *SHAPES[name], device=device)
+    plain = PlainLoop(build(name, shape, 10, seed=0), t, device)
+    samples = torch.randn(options.nodes, options.batch, *shape, device=device)
     labels = torch.randint(0, 10, (options.nodes, options.batch), device=device)
     works["plain loop"] = lambda: plain.step(0, samples, labels)
     size = {"mlp": 50, "lenet": 50}.get(name, 10) if cuda else {"mlp": 10, "lenet": 2}.get(name, 1)
@@ -173,6 +183,8 @@ def measure(name: str, options: argparse.Namespace) -> None:
             f"{error:>8} {first:>8}",
             flush=True,
         )
+    if options.profile:
+        print_profile(works[next(iter(forms))], options.profile)
 
 
 def measure_mixing(options: argparse.Namespace) -> None:
@@ -234,6 +246,7 @@ def main() -> None:
     parser.add_argument("--forms", default=";".join(FORMS))
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--mixing", action="store_true")
+    parser.add_argument("--profile", type=int, default=0, metavar="KERNELS")
     options = parser.parse_args()
     print(header())
     where = torch.cuda.get_device_name() if options.device.startswith("cuda") else "cpu"

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from basegraph.models import kernels, run_kernels
-from basegraph.models.stacked import _taps
+from basegraph.models.stacked_layers import _taps
 
 needs_triton = pytest.mark.skipif(
     not kernels.AVAILABLE
@@ -60,9 +60,13 @@ def test_small_convolutions_and_their_gradients(convolution, n, c, o, b, h, w, k
 @needs_triton
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("size", [5, 8])
-def test_columns_and_their_gradient(stride, size):
+@pytest.mark.parametrize("padding", [(0, 0), (1, 2)])
+def test_columns_and_their_gradient(stride, size, padding):
     x = torch.randn(2, 3, 2, size, size + 1, device=DEVICE, requires_grad=True)
-    ours, truth = kernels.columns(x, 3, 2, stride), _taps(x, 3, 2, stride, stride)
+    high, wide = padding
+    padded = functional.pad(x, (wide, wide, high, high))
+    ours = kernels.columns(x, 3, 2, stride, padding)
+    truth = _taps(padded, 3, 2, stride, stride)
     assert torch.equal(ours, truth)
     slope = torch.randn_like(truth)
     (a,) = torch.autograd.grad(ours, x, slope)

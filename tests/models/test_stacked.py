@@ -11,6 +11,7 @@ from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
 from basegraph.models.networks import IMAGE_MODELS, build
 from basegraph.models.stacked import StackedNetwork, UnknownLayer
+from basegraph.models.stacked_layers import convolution, normalization
 
 SHAPES = {"mlp": (1, 8, 8), "lenet": (1, 28, 28), "vgg11": (3, 32, 32), "resnet18": (3, 32, 32)}
 LOSS = nn.functional.cross_entropy
@@ -59,6 +60,20 @@ class TakenTwice(nn.Module):
         return self.last(torch.flatten(x, 1))
 
 
+class BroadcastShortcut(nn.Module):
+    """A shortcut of one pixel, added to all pixels of a normalized image."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(2, 4, 3, padding=1), nn.GroupNorm(2, 4)
+        self.mean = nn.AdaptiveAvgPool2d(1)
+        self.last = nn.Linear(4 * 4 * 4, 5)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.last(torch.flatten(torch.relu(self.norm(x) + self.mean(x)), 1))
+
+
 PUBLISHED = (
     "lenet:order=published",
     *(pytest.param(f"{name}:groups=8", marks=pytest.mark.slow) for name in ("vgg11", "resnet18")),
@@ -81,12 +96,30 @@ def test_a_network_of_ones_own():
     assert (gradients - reference).norm() < 1e-12 * reference.norm()
 
 
+def test_shortcuts_may_be_broadcast():
+    (losses, gradients), (expected, reference) = both_ways(BroadcastShortcut(), (2, 4, 4), 5)
+    assert torch.allclose(losses, expected, rtol=1e-12)
+    assert (gradients - reference).norm() < 1e-12 * reference.norm()
+
+
 def test_norm_relu_and_pooling_are_one_step_unless_a_part_is_taken_elsewhere():
     assert len(StackedNetwork(build("lenet", (1, 28, 28), 10, seed=0)).calls) == 14 - 2 * 2
-    assert len(StackedNetwork(TakenTwice()).calls) == 7
+    assert len(StackedNetwork(TakenTwice()).calls) == 7 - 1
     (losses, gradients), (expected, reference) = both_ways(TakenTwice(), (2, 4, 4), 5)
     assert torch.allclose(losses, expected, rtol=1e-12)
     assert (gradients - reference).norm() < 1e-12 * reference.norm()
+
+
+def test_shortcuts_are_added_and_biases_of_convolutions_left_to_normalization():
+    calls = StackedNetwork(build("resnet18", (3, 32, 32), 10, seed=0)).calls
+    # Convolutions and normalizations; pooling, flattening, the last layer; plain shortcuts.
+    assert len(calls) == 2 * 20 + 3 + 5
+    assert sum(call.form is normalization and len(call.arguments) == 2 for call in calls) == 8
+    vgg11 = StackedNetwork(build("vgg11", (3, 32, 32), 10, seed=0)).calls
+    assert ["bias" in call.names for call in vgg11 if call.form is convolution] == [True] + 7 * [
+        False
+    ]
+    assert sum("shift" in call.names for call in vgg11) == 7
 
 
 @pytest.mark.parametrize(

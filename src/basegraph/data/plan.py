@@ -76,7 +76,7 @@ class SamplePlanner:
             if "crop" in self.augmentations
             else None,
             raw[..., 2] % 2 == 1 if "flip" in self.augmentations else None,
-            self._erasures(raw[..., 3:8]) if "erase" in self.augmentations else None,
+            self._erasures(raw) if "erase" in self.augmentations else None,
         )
 
     def _samples(self, nodes: IntArray, begin: int, end: int) -> IntArray:
@@ -110,27 +110,33 @@ class SamplePlanner:
         return halves.reshape(len(nodes), end - begin, 16)[..., :8]
 
     def _erasures(self, raw: NDArray[np.uint16]) -> NDArray[np.int16]:
-        """Rectangles as torchvision's RandomErasing draws them, in one attempt; half erase none."""
+        """Rectangles as torchvision's RandomErasing draws them, in one attempt; half erase none.
+
+        The last five of a place's eight numbers decide.
+        """
         height, width = self.image
         boxes = np.zeros((*raw.shape[:-1], 4), dtype=np.int16)
-        erases = raw[..., 0] < 2**15
-        unit, shares, ratios = _erasing_tables()
-        of_area, of_ratio, of_top, of_left = raw[erases][:, 1:].T
-        area, ratio = height * width * shares[of_area], ratios[of_ratio]
-        h, w = np.round(np.sqrt(area * ratio)), np.round(np.sqrt(area / ratio))
-        top = np.floor(unit[of_top] * (height - h + 1))
-        left = np.floor(unit[of_left] * (width - w + 1))
+        flat = raw.reshape(-1, 8)
+        erases = np.flatnonzero(flat[:, 3] < 2**15)
+        shares, ratios = _erasing_tables()
+        of_area, of_ratio, of_top, of_left = np.ascontiguousarray(flat[erases, 4:].T)
+        area, ratio = (height * width * shares)[of_area], ratios[of_ratio]
+        h, w = np.rint(np.sqrt(area * ratio)), np.rint(np.sqrt(area / ratio))
         fits = (h < height) & (w < width)
-        boxes[erases] = np.stack([top, left, h, w], axis=-1) * fits[:, None]
+        box = np.empty((len(erases), 4), dtype=np.int16)
+        box[:, 0] = (of_top + 0.5) / 2**16 * (height - h + 1)  # cut off, as these are not negative
+        box[:, 1] = (of_left + 0.5) / 2**16 * (width - w + 1)
+        box[:, 2], box[:, 3] = h, w
+        boxes.reshape(-1, 4)[erases] = box * fits[:, None]
         return boxes
 
 
 @cache
-def _erasing_tables() -> tuple[FloatArray, FloatArray, FloatArray]:
-    """For each of 2^16 numbers: its place in (0, 1), the share of an area, the ratio of sides."""
+def _erasing_tables() -> tuple[FloatArray, FloatArray]:
+    """For each of 2^16 numbers: the share of an area, the ratio of sides."""
     unit = (np.arange(2**16) + 0.5) / 2**16
     ratios = np.exp(np.log(0.3) + (np.log(3.3) - np.log(0.3)) * unit)
-    return unit, 0.02 + (0.33 - 0.02) * unit, ratios
+    return 0.02 + (0.33 - 0.02) * unit, ratios
 
 
 def _order(raw: NDArray[np.uint64]) -> IntArray:

@@ -8,7 +8,7 @@ taps: Triton then gives neighboring pixels, not neighboring taps, to neighboring
 Triton comes with torch for GPUs; without it `AVAILABLE` is false.
 
 Shape legend: n nodes, c channels, o outputs, b samples, h × w pixels, kh × kw taps, p the pixels
-of all samples. Images are padded already.
+of all samples. Images are padded already, but for `columns`.
 """
 
 from __future__ import annotations
@@ -48,22 +48,60 @@ if AVAILABLE:
 
     @triton.jit
     def _columns_kernel(
-        x, y, samples, height, width, out_height, out_width,
-        KH: tl.constexpr, KW: tl.constexpr, STRIDE: tl.constexpr, BLOCK: tl.constexpr,
+        x, y, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+        OUT_HEIGHT: tl.constexpr, OUT_WIDTH: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+        STRIDE: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, BLOCK: tl.constexpr,
     ):  # fmt: skip
-        """y[c, i, j, p] = x[c, p moved by (i, j)], one plane (node and channel), some pixels."""
+        """y[c, i, j, p] = x[c, p moved by (i, j)], one plane (node and channel), some pixels.
+
+        The image is surrounded by zeros, PH rows and PW columns on either side.
+        """
         plane = tl.program_id(0).to(tl.int64)  # of which there may be millions
-        pixels = samples * out_height * out_width
+        pixels: tl.constexpr = SAMPLES * OUT_HEIGHT * OUT_WIDTH
         place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-        sample = place // (out_height * out_width)
-        row = place // out_width % out_height * STRIDE
-        at = (sample * height + row) * width + place % out_width * STRIDE
-        x += plane * samples * height * width
-        y += plane * KH * KW * pixels
+        sample = place // (OUT_HEIGHT * OUT_WIDTH)
+        row = place // OUT_WIDTH % OUT_HEIGHT * STRIDE - PH
+        column = place % OUT_WIDTH * STRIDE - PW
+        at = (sample * HEIGHT + row) * WIDTH + column
+        x += plane * (SAMPLES * HEIGHT * WIDTH)
+        y += plane * (KH * KW * pixels)
         for i in tl.static_range(KH):
             for j in tl.static_range(KW):
-                value = tl.load(x + at + i * width + j, mask=place < pixels, other=0.0)
+                keep = place < pixels
+                if PH > 0:
+                    keep &= (row + i >= 0) & (row + i < HEIGHT)
+                if PW > 0:
+                    keep &= (column + j >= 0) & (column + j < WIDTH)
+                value = tl.load(x + at + i * WIDTH + j, mask=keep, other=0.0)
                 tl.store(y + (i * KW + j) * pixels + place, value, mask=place < pixels)
+
+    @triton.jit
+    def _columns_gradient_kernel(
+        g, d, SAMPLES: tl.constexpr, HEIGHT: tl.constexpr, WIDTH: tl.constexpr,
+        OUT_HEIGHT: tl.constexpr, OUT_WIDTH: tl.constexpr, KH: tl.constexpr, KW: tl.constexpr,
+        STRIDE: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, BLOCK: tl.constexpr,
+    ):  # fmt: skip
+        """d[c, p] = Σ g[c, i, j, q], where q moved by (i, j) is p: one plane, some pixels."""
+        plane = tl.program_id(0).to(tl.int64)
+        pixels: tl.constexpr = SAMPLES * OUT_HEIGHT * OUT_WIDTH
+        place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        sample = place // (HEIGHT * WIDTH)
+        row, column = place // WIDTH % HEIGHT + PH, place % WIDTH + PW
+        inside = place < SAMPLES * HEIGHT * WIDTH
+        g += plane * (KH * KW * pixels)
+        total = tl.zeros((BLOCK,), tl.float32)
+        for i in tl.static_range(KH):
+            for j in tl.static_range(KW):
+                down, across = row - i, column - j
+                keep = inside & (down >= 0) & (across >= 0)
+                if STRIDE > 1:
+                    keep &= (down % STRIDE == 0) & (across % STRIDE == 0)
+                    down, across = down // STRIDE, across // STRIDE
+                keep &= (down < OUT_HEIGHT) & (across < OUT_WIDTH)
+                at = (sample * OUT_HEIGHT + down) * OUT_WIDTH + across
+                value = tl.load(g + (i * KW + j) * pixels + at, mask=keep, other=0.0)
+                total += value.to(tl.float32)
+        tl.store(d + plane * (SAMPLES * HEIGHT * WIDTH) + place, total, mask=inside)
 
     @triton.jit
     def _window(
@@ -170,37 +208,42 @@ if AVAILABLE:
 
     # -- columns -----------------------------------------------------------------------------
 
+    def _column_sizes(
+        shape: torch.Size, kh: int, kw: int, stride: int, ph: int, pw: int
+    ) -> dict[str, int]:
+        _, _, b, h, w = shape
+        return {
+            "SAMPLES": b, "HEIGHT": h, "WIDTH": w, "OUT_HEIGHT": after(h + 2 * ph, kh, stride),
+            "OUT_WIDTH": after(w + 2 * pw, kw, stride), "KH": kh, "KW": kw, "STRIDE": stride,
+            "PH": ph, "PW": pw, "BLOCK": 1024,
+        }  # fmt: skip
+
     @torch.library.triton_op("basegraph::columns", mutates_args=())
-    def _columns(x: Tensor, kh: int, kw: int, stride: int) -> Tensor:
-        n, c, b, h, w = x.shape
-        height, width = after(h, kh, stride), after(w, kw, stride)
-        y = x.new_empty(n, c, kh * kw, b, height, width)
-        block = 1024
-        grid = (n * c, triton.cdiv(b * height * width, block))
-        torch.library.wrap_triton(_columns_kernel)[grid](
-            x, y, b, h, w, height, width, KH=kh, KW=kw, STRIDE=stride, BLOCK=block,
-        )  # fmt: skip
+    def _columns(x: Tensor, kh: int, kw: int, stride: int, ph: int, pw: int) -> Tensor:
+        sizes = _column_sizes(x.shape, kh, kw, stride, ph, pw)
+        n, c, b = x.shape[:3]
+        y = x.new_empty(n, c, kh * kw, b, sizes["OUT_HEIGHT"], sizes["OUT_WIDTH"])
+        grid = (n * c, triton.cdiv(y[0, 0, 0].numel(), sizes["BLOCK"]))
+        torch.library.wrap_triton(_columns_kernel)[grid](x, y, **sizes)
         return y
 
+    @torch.library.triton_op("basegraph::columns_gradient", mutates_args=())
+    def _columns_gradient(
+        g: Tensor, h: int, w: int, kh: int, kw: int, stride: int, ph: int, pw: int
+    ) -> Tensor:
+        n, c, _, b = g.shape[:4]
+        d = g.new_empty(n, c, b, h, w)
+        sizes = _column_sizes(d.shape, kh, kw, stride, ph, pw)
+        grid = (n * c, triton.cdiv(b * h * w, sizes["BLOCK"]))
+        torch.library.wrap_triton(_columns_gradient_kernel)[grid](g, d, **sizes)
+        return d
+
     def _keep_shape(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, ctx.kh, ctx.kw, ctx.stride = inputs
-        ctx.shape = x.shape
+        x, *ctx.sizes = inputs
+        ctx.image = x.shape[3:]
 
-    def _columns_backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
-        return _add_up(g, ctx.shape, ctx.kh, ctx.kw, ctx.stride), None, None, None
-
-    def _add_up(g: Tensor, shape: torch.Size, kh: int, kw: int, stride: int) -> Tensor:
-        """Every tap's gradient back to the pixels that the tap met; compiled, it is one pass."""
-        height, width = g.shape[4:]
-        rows, columns = stride * (height - 1) + 1, stride * (width - 1) + 1
-        total = g.new_zeros(shape)
-        for tap in range(kh * kw):
-            i, j = divmod(tap, kw)
-            wide = g.new_zeros(*g.shape[:2], *g.shape[3:5], shape[4])
-            wide = torch.slice_scatter(wide, g[:, :, tap], 4, j, j + columns, stride)
-            whole = g.new_zeros(shape)
-            total = total + torch.slice_scatter(whole, wide, 3, i, i + rows, stride)
-        return total
+    def _columns_backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        return _columns_gradient(g.contiguous(), *ctx.image, *ctx.sizes), *[None] * 5
 
     _columns.register_autograd(_columns_backward, setup_context=_keep_shape)
 
@@ -254,7 +297,8 @@ if AVAILABLE:
         taps = c * kh * kw
         filters = functional.pad(weight.flatten(2), (0, -taps % 8))
         taps_gradient = torch.bmm(filters.transpose(1, 2), g.flatten(2))[:, :taps]
-        return _add_up(taps_gradient.view(n, c, kh * kw, *g.shape[2:]), x.shape, kh, kw, 1)
+        taps_gradient = taps_gradient.reshape(n, c, kh * kw, *g.shape[2:]).contiguous()
+        return _columns_gradient(taps_gradient, *x.shape[3:], kh, kw, 1, 0, 0)
 
     def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, weight, _, ctx.precision = inputs
@@ -274,9 +318,11 @@ if AVAILABLE:
     _convolution.register_autograd(_convolution_backward, setup_context=_keep_inputs)
 
 
-def columns(x_ncbhw: Tensor, kh: int, kw: int, stride: int) -> Tensor:
-    """(n, c, kh·kw, b, h, w): for every tap, the pixels it meets."""
-    return _columns(x_ncbhw.contiguous(), kh, kw, stride)
+def columns(
+    x_ncbhw: Tensor, kh: int, kw: int, stride: int, padding: tuple[int, int] = (0, 0)
+) -> Tensor:
+    """(n, c, kh·kw, b, h, w): for every tap, the pixels it meets; zeros around the image."""
+    return _columns(x_ncbhw.contiguous(), kh, kw, stride, *padding)
 
 
 def small_convolution(
