@@ -32,6 +32,15 @@ TABLES = {
     "pairs-digits": {"dataset": "digits", "model": "mlp"},
 }
 """Folders with a runs.csv, and what neither it nor the command says: the command's defaults."""
+FIGURES = {
+    "learning/dsgd": {
+        "dataset": "images:cifar10-jpeg",
+        "model": "lenet",
+        "algorithm": "dsgdm",
+        "lr": "the best of 0.1, 0.01 and 0.001",
+    }
+}
+"""Folders of `basegraph reproduce learning`, whose runs.csv has n and α."""
 DEFAULTS = {"nodes": 25, "alpha": 0.1, "algorithm": "dsgdm"}
 RUN_FOLDERS = {"vgg11": {"dataset": "images:cifar10-jpeg"}}
 """Folders of whole runs, which say everything; the dataset by one name for all its paths."""
@@ -69,6 +78,26 @@ def from_table(folder: str, fields: dict[str, Any]) -> list[dict[str, Any]]:
                     **_ended(row, row["topology"], int(row["seed"])),
                 }
             )
+    return comparisons(f"docs/results/{folder}", runs)
+
+
+def from_figure(folder: str, fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """The comparisons of a training figure, one per α and n."""
+    origin = json.loads((RESULTS / folder / "provenance.json").read_text(encoding="utf-8"))
+    split_order = origin["data"].rpartition("split ")[2]
+    with (RESULTS / folder / "runs.csv").open(newline="", encoding="utf-8") as file:
+        runs = [
+            {
+                **fields,
+                "split_order": split_order,
+                "nodes": int(row["n"]),
+                "alpha": float(row["α"]),
+                "epochs": int(row["epoch"]),
+                **_ended(row, row["topology"], int(row["seed"])),
+            }
+            for row in csv.DictReader(file)
+            if row["in the table"] == "True"
+        ]
     return comparisons(f"docs/results/{folder}", runs)
 
 
@@ -160,6 +189,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     out = parser.parse_args().out
     made = [c for folder, fields in TABLES.items() for c in from_table(folder, fields)]
+    made += [c for folder, fields in FIGURES.items() for c in from_figure(folder, fields)]
     made += [c for folder, fields in RUN_FOLDERS.items() for c in from_runs(folder, fields)]
     with replacing(out) as temporary:
         text = json.dumps({"format": FORMAT, "comparisons": made}, indent=1, ensure_ascii=False)

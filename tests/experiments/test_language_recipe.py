@@ -8,6 +8,7 @@ from statistics import mean
 
 import pytest
 
+from basegraph.errors import InvalidArgument
 from basegraph.experiments import language
 from basegraph.experiments.language import ARMS, Experiment, Key
 from basegraph.experiments.language_report import outputs, report
@@ -23,9 +24,9 @@ SETTINGS = {
 RATES, SEEDS = [0.003, 0.03], [0, 1]
 
 
-def experiment(path, arms=("all-reduce", "ring"), splits=("domains",), resume=True):
+def experiment(path, arms=("all-reduce", "ring"), splits=("domains",), resume=True, **changes):
     folder = ResultFolder(path, outputs(list(splits)), force=resume)
-    return Experiment(folder, SETTINGS, arms, splits, RATES, SEEDS, resume=resume)
+    return Experiment(folder, SETTINGS | changes, arms, splits, RATES, SEEDS, resume=resume)
 
 
 def table_of(path):
@@ -43,7 +44,7 @@ def made(tmp_path_factory):
 
 
 def test_the_arms_can_all_be_made(tmp_path):
-    every = experiment(tmp_path, arms=list(ARMS), splits=("domains", "iid"))
+    every = experiment(tmp_path, arms=list(ARMS), splits=("domains", "iid"), epoch_steps=16)
     assert len(every.tried) == 2 * len(ARMS) * len(RATES)
     assert every.count() == 2 * len(ARMS) * (len(RATES) + 1)
     diloco = every.tried[Key("iid", "diloco", 0.03, 0)]
@@ -101,6 +102,24 @@ def test_what_is_missing_is_said_and_the_rest_drawn(made):
     tokens = 2 * 4 * 3 * 2 * 32 / 1e6
     assert plan["base:k=1"]["M tokens left"] == pytest.approx(3 * tokens, abs=0.05)
     assert (more.count(), more.count_left()) == (9, 3)
+
+
+def test_other_seeds_made_before_all_rates_are_tried_are_in_the_table(made):
+    whole = experiment(made)
+    rate = whole.best_rates()["domains", "ring"]
+    folder = ResultFolder(made, outputs(["domains"]), force=True)
+    rates = [rate, 0.1]
+    more = Experiment(folder, SETTINGS, ["ring"], ["domains"], rates, SEEDS, resume=True)
+    assert [key.seed for key in more.made_ahead()] == [1]
+    table, missing = report(more)
+    assert [(row["seeds"], row["rates tried"]) for row in table] == [(2, "1 of 2")]
+    assert missing == [Key("domains", "ring", 0.1, 0).name]
+    assert (more.count(), more.count_left()) == (3, 1)
+
+
+def test_local_steps_that_never_communicate_are_refused(tmp_path):
+    with pytest.raises(InvalidArgument, match="communicates every 32 steps, and a run has 8"):
+        experiment(tmp_path, arms=("all-reduce", "diloco"))
 
 
 def test_no_run_begins_when_the_time_is_over(tmp_path):

@@ -10,8 +10,10 @@ import pytest
 
 import basegraph as bg
 from basegraph.experiments.claims import CLAIMS, judged
-from basegraph.experiments.learning import FIGURES, Cell, Key, cells_of, preset
-from basegraph.experiments.learning_report import _shown, milestones, outputs
+from basegraph.experiments.learning import FIGURES, Cell, Experiment, Key, cells_of, preset
+from basegraph.experiments.learning_report import _shown, milestones, outputs, report
+from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.sweep import SweepFolder
 from basegraph.plots.learning import labels
 from basegraph.training.config import RunConfig
 from support.cli import ok, run_here
@@ -34,8 +36,13 @@ def ends(**accuracies):
     }
 
 
-def verdicts(figure, curves):
-    return {row["the paper"]: row["verdict"] for row in judged(figure, list(curves), curves)}
+def verdicts(figure, curves, diverged=None):
+    rows = judged(figure, list(curves), curves, diverged or {})
+    return {row["the paper"]: row["verdict"] for row in rows}
+
+
+def _definition_of(path):
+    return (path / "out" / "runs" / "sweep.toml").read_text(encoding="utf-8")
 
 
 def test_the_cells_of_the_figures():
@@ -79,6 +86,22 @@ def test_claims_are_judged_by_differences_within_seeds():
     assert found == {above: "confirmed", same: "refuted", denser: "open"}
     found = verdicts("nodes", ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike))
     assert found == {above: "refuted", same: "confirmed", denser: "open"}
+    cell = next(c for c in ends(one_peer_exponential=[0.1]))
+    why = {row["the paper"]: row["because"] for row in judged("nodes", [cell], {
+        Cell(0.1, 25, "dsgdm", spec): {s: [{"test_accuracy": a}] for s, a in enumerate(some)}
+        for spec, some in {
+            "base:k=2": [0.90, 0.91, 0.92], "base:k=3": [0.9, 0.2, 0.9],
+            "base:k=4": [0.9, 0.91, 0.9], "exponential": [0.1, 0.1, 0.1],
+            "one-peer-exponential": [0.8, 0.81, 0.82],
+        }.items()
+    }, {})}  # fmt: skip
+    assert why[denser].startswith("base:k=3 − one-peer-exponential")  # which is open
+    lost = verdicts(
+        "nodes",
+        ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike),
+        {cell: [2]},
+    )
+    assert lost == {above: "open", same: "confirmed", denser: "open"}
     one = ends(base__1=[0.9], one_peer_exponential=[0.1], exponential=[0.9])
     assert set(verdicts("nodes", one).values()) == {"open"}
 
@@ -120,6 +143,15 @@ def test_the_command_in_pieces(tmp_path):
         }
     assert ended == pytest.approx(last, abs=1e-4)
     assert not list((tmp_path / "out").glob("runs/*/checkpoint.safetensors"))
+    (best,) = [row for row in made["table"] if row["topology"] == "base:k=1"]
+    name = Key(Cell(0.1, 4, "dsgdm", "base:k=1"), best["lr"], 1).name
+    SweepFolder(tmp_path / "out" / "runs", _definition_of(tmp_path), resume=True).note_failure(
+        name, "the loss of node 0 is nan"
+    )
+    lost = json.loads(ok(*command, "--resume", "--minutes", "0", "--json"))
+    _, *told = [(row["topology"], row["seeds diverged"], row["seeds"]) for row in lost["table"]]
+    assert told == [("ring", "–", 2), ("base:k=1", "1", 1)]
+    assert "; diverged: base:k=1 in seeds 1\n" in (tmp_path / "out" / "claims.md").read_text()
     assert run_here(*command).returncode == 2
     definition = tmp_path / "out" / "runs" / "sweep.toml"
     settings = json.loads(definition.read_text(encoding="utf-8"))
@@ -163,9 +195,63 @@ def test_milestones_say_what_a_good_model_has_cost():
     assert second["averaged model: MB to good, each seed"] == "1, 1"
 
 
+def test_a_figure_of_which_every_run_diverged_is_no_result(tmp_path):
+    command = [
+        "reproduce",
+        "learning",
+        "dsgd",
+        *TINY[:-2],
+        "--topologies",
+        "ring",
+        "--out",
+        tmp_path / "out",
+    ]
+    command[command.index("0.1,0.01")] = "1e30"
+    done = run_here(*command)
+    assert done.returncode == 1
+    said = f"none of the 2 runs ended well: {tmp_path / 'out' / 'runs.csv'}"
+    assert done.stderr.strip().endswith(said)
+    with open(tmp_path / "out" / "runs.csv", encoding="utf-8") as file:
+        assert all("the loss of node" in row["outcome"] for row in csv.DictReader(file))
+
+
+def test_topologies_that_diverge_with_every_rate_are_named(tmp_path):
+    folder = ResultFolder(tmp_path, [], force=True)
+    figure = FIGURES["dsgd"]._replace(alphas=(0.1,), nodes=(4,), topologies=("base:k=1", "ring"))
+    settings = {"dataset": "digits", "model": "mlp", "epochs": 1}
+    some = Experiment(folder, figure, settings, [0.1], [0], resume=False)
+    for key in some.tried:
+        if key.cell.topology == "ring":
+            some.sweep.note_failure(key.name, "the loss of node 0 is nan")
+    some.make()
+    some.require_any()
+    assert [cell.topology for cell in some.hopeless()] == ["ring"]
+    report("dsgd", some)
+    assert "; diverged: ring with every η\n" in (tmp_path / "claims.md").read_text()
+
+
+@pytest.mark.parametrize("more", [["--plan"], ["--model", "vgg11:groups=7"], ["--alpha", "0"]])
+def test_plans_and_refusals_leave_nothing_behind(more, tmp_path):
+    out = tmp_path / "some" / "out"
+    made = run_here("reproduce", "learning", "dsgd", *TINY, *more, "--out", out)
+    assert made.returncode == (0 if more == ["--plan"] else 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_setting_on_resume_is_named(tmp_path):
+    command = ["reproduce", "learning", "dsgd", *TINY, "--out", tmp_path / "out"]
+    ok(*command)
+    command[command.index("--epochs") + 1] = "3"
+    again = run_here(*command, "--resume")
+    assert again.returncode == 2
+    assert f"epochs=3: the runs in {tmp_path / 'out' / 'runs'} have 2" in again.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["dsgd", "--minutes", "-1"], "--minutes='-1': must be a number ≥ 0"),
+        (["dsgd", "--step-ms", "nan"], "--step-ms='nan': must be a number ≥ 1e-06"),
         (["dsdg"], "FIGURE='dsdg': did you mean 'dsgd'?"),
         (["dsgd", "--settings", "his"], "--settings='his': must be published or ours"),
         (["dsgd", "--dataset", "digits", "--lr", "0.00001"], "must be at most lr, 1e-05"),

@@ -98,12 +98,15 @@ def _has(name: str) -> str:
     return f"; it has {', '.join(options)}" if options else ""
 
 
-def number(argument: str, text: str) -> float:
-    """A number as written."""
+def number(argument: str, text: str, *, low: float | None = None) -> float:
+    """A number as written, not below `low` where that is given."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise InvalidArgument(argument, text, "must be a number") from None
+    if low is not None and not value >= low:
+        raise InvalidArgument(argument, text, f"must be a number ≥ {low:g}")
+    return value
 
 
 def check_picture(argument: str, path: Path | None, *, force: bool) -> None:

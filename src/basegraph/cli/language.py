@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from basegraph.cli.reproduce import (
     Out,
     Resume,
     displays,
+    nothing_left,
     print_rows,
 )
 from basegraph.errors import InvalidArgument
@@ -106,22 +108,26 @@ def language(
         "evaluate_last": max(1, EVALUATED_TOKENS // context),
         "checkpoint_every": passes,
     }
-    limit = number("--minutes", minutes) if minutes else None
+    limit = number("--minutes", minutes, low=0) if minutes else None
     side_by_side = whole_number("--replicas", replicas, low=1)
     rates = [number("--lr", text) for text in lr.split(",")]
     seeds = whole_numbers("--seed", seed, low=0)
     arms = methods.split(",") if methods else list(recipe.ARMS)
-    folder = ResultFolder(out, outputs(chosen_splits), force=force or resume or plan)
-    with locked("--out", out), displays(quiet=json) as progress:
+    tokens_per_second = number("--speed", speed, low=1e-6) if speed else None
+    with nothing_left(out, keeps=not plan), ExitStack() as stack:
+        folder = ResultFolder(out, outputs(chosen_splits), force=force or resume or plan)
+        stack.enter_context(locked("--out", out))
+        progress = stack.enter_context(displays(quiet=json))
         experiment = recipe.Experiment(
             folder, settings, arms, chosen_splits, rates, seeds, resume=resume or plan
         )
         if plan:
-            _print_plan(experiment, number("--speed", speed) if speed else None, json)
+            _print_plan(experiment, tokens_per_second, json)
             return
         experiment.make(side_by_side=side_by_side, minutes=limit, progress=progress)
         table, missing = report(experiment)
     folder.provenance(f"{dataset}, seeds {seed}, splits {splits}", runs=origins(folder))
+    experiment.require_any()
     if json:
         as_json({"table": table, "missing": missing})
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from basegraph.cli.reproduce import (
     Resume,
     SplitOrder,
     displays,
+    nothing_left,
     print_rows,
 )
 from basegraph.errors import unknown
@@ -126,18 +128,22 @@ def learning(
         fields |= {"evaluate_samples": 0, "evaluate_nodes": 0}
     rates = [number("--lr", text) for text in lr.split(",")]
     seeds = whole_numbers("--seed", seed, low=0)
-    limit = number("--minutes", minutes) if minutes else None
+    limit = number("--minutes", minutes, low=0) if minutes else None
     side_by_side = whole_number("--replicas", replicas, low=1)
     path = out or RESULTS / f"learning-{figure}-{data.replace(':', '-').replace('/', '-')}"
-    folder = ResultFolder(path, outputs(drawn), force=force or resume or plan)
-    with locked("--out", path), displays(quiet=json) as progress:
+    step_time = number("--step-ms", step_ms, low=1e-6) if step_ms else None
+    with nothing_left(path, keeps=not plan), ExitStack() as stack:
+        folder = ResultFolder(path, outputs(drawn), force=force or resume or plan)
+        stack.enter_context(locked("--out", path))
+        progress = stack.enter_context(displays(quiet=json))
         experiment = recipe.Experiment(folder, drawn, fields, rates, seeds, resume=resume or plan)
         if plan:
-            _print_plan(experiment, number("--step-ms", step_ms) if step_ms else None, json)
+            _print_plan(experiment, step_time, json)
             return
         experiment.make(side_by_side=side_by_side, minutes=limit, progress=progress)
         table, claims, missing = report(figure, experiment)
     folder.provenance(f"{data}, seeds {seed}, split {split_order}", runs=origins(folder))
+    experiment.require_any()
     if json:
         as_json({"table": table, "claims": claims, "missing": missing})
         return

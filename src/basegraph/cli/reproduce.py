@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -185,6 +186,28 @@ def comparison_table(
     print_rows(rates, title, missing="–")
     print(table_experiment.CAUTION)
     print(f"\nwritten to {folder.path}")
+
+
+@contextmanager
+def nothing_left(out: Path, *, keeps: bool = True) -> Iterator[None]:
+    """Remove a folder that was made in here if no run has begun: a refusal leaves nothing behind.
+
+    Args:
+        out: The folder.
+        keeps: Whether it stays where nothing was refused.
+
+    """
+    made = [path for path in (out, *out.parents) if not path.exists()]
+    unused = True
+    try:
+        yield
+        unused = not keeps
+    finally:
+        if made and unused and not any(out.glob("runs/*/config.toml")):
+            shutil.rmtree(out, ignore_errors=True)
+            with suppress(OSError):  # a folder that others use, too
+                for path in made[1:]:
+                    path.rmdir()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any, Generic, Protocol, TypeVar
 
+from basegraph.errors import InvalidArgument, RuntimeFailure
 from basegraph.experiments.grid import dataset_of
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder, SweepWatcher, packs_of, run_sweep
@@ -151,14 +152,57 @@ class Campaign(Generic[Cell, Key]):
         best = self.best_so_far(finished)
         return {key: rows for key, rows in finished.items() if key.lr == best.get(key.cell)}
 
+    def diverged_seeds(self, finished: Mapping[Key, list[Metrics]]) -> dict[Cell, list[int]]:
+        """The seeds whose run with the best rate diverged, of cells that have any.
+
+        Where there are some, the mean over the others is one over survivors.
+        """
+        failed, best = self.sweep.failed(), self.best_so_far(finished)
+        seeds = {
+            cell: [s for s in self.seeds if self.key(cell, rate, s).name in failed]
+            for cell, rate in best.items()
+        }
+        return {cell: some for cell, some in seeds.items() if some}
+
+    def hopeless(self) -> list[Cell]:
+        """The cells that diverged with every learning rate."""
+        failed = self.sweep.failed()
+        survived = {key.cell for key in self.tried if key.name not in failed}
+        return [cell for cell in self.cells if cell not in survived]
+
+    def require_any(self) -> None:
+        """Refuse to call it a result where every run diverged or failed otherwise.
+
+        Raises:
+            RuntimeFailure: If no run has ended well, and none is left to be made.
+
+        """
+        if not self.finished(self.tried) and not self.left(self.tried):
+            raise RuntimeFailure(
+                f"none of the {len(self.tried)} runs ended well: {self.folder / 'runs.csv'}"
+            )
+
     def again(self) -> dict[Key, RunConfig]:
         """The other seeds, with the best rates that are known by now."""
         best = self.best_rates()
         return self._configs(best, {cell: [rate] for cell, rate in best.items()}, self.seeds[1:])
 
+    def made_ahead(self) -> dict[Key, RunConfig]:
+        """Runs of the other seeds that were made while some rates of their cell are not tried yet.
+
+        Only those with the best of the rates that are: another one may still become the best.
+        """
+        known = self.best_rates()
+        so_far = self.best_so_far(self.finished(self.tried))
+        best = {cell: rate for cell, rate in so_far.items() if cell not in known}
+        rates = {cell: [rate] for cell, rate in best.items()}
+        configs = self._configs(best, rates, self.seeds[1:])
+        left = self.left(configs)
+        return {key: config for key, config in configs.items() if key not in left}
+
     def known(self) -> dict[Key, RunConfig]:
         """All runs that can be named by now."""
-        return self.tried | self.again()
+        return self.tried | self.again() | self.made_ahead()
 
     def count(self) -> int:
         """How many runs there will be in the end, if none diverges."""
@@ -215,10 +259,22 @@ def _definition(path: Path, what: dict[str, Any]) -> str:
         except ValueError:
             return text
         if isinstance(earlier, dict):
-            then = {name: MISSING[name] for name in what.keys() & MISSING.keys()}
-            if {**then, **earlier} == what:
+            then = {**{name: MISSING[name] for name in what.keys() & MISSING.keys()}, **earlier}
+            for name, value in what.items():
+                if then.get(name, value) != value and any(path.glob("*/config.toml")):
+                    raise InvalidArgument(name, value, f"the runs in {path} have {then[name]!r}")
+            if then == what:
                 return begun
     return text
+
+
+def listed(seeds: Iterable[int] | None) -> str:
+    """Seeds as tables name them.
+
+    >>> listed([1, 2]), listed(None)
+    ('1, 2', '–')
+    """
+    return ", ".join(map(str, seeds or ())) or "–"
 
 
 def spread(values: list[float]) -> float:

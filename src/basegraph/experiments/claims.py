@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from statistics import mean
 from typing import Any, NamedTuple
 
-from basegraph.experiments.campaign import standard_error
+from basegraph.experiments.campaign import listed, standard_error
 from basegraph.experiments.learning import BASES, EXISTING, STATIC, Cell
 from basegraph.training.metrics import Metrics
 
@@ -108,8 +108,18 @@ def verdict(kind: str, differences: list[float]) -> str:
     return "confirmed" if low > least and high < most else "open"
 
 
-def judged(figure: str, cells: list[Cell], curves: Curves) -> list[dict[str, Any]]:
-    """Every claim of a figure in every panel that it is about, with its verdict and why."""
+def judged(
+    figure: str, cells: list[Cell], curves: Curves, diverged: Mapping[Cell, list[int]]
+) -> list[dict[str, Any]]:
+    """Every claim of a figure in every panel that it is about, with its verdict and why.
+
+    Args:
+        figure: Its name.
+        cells: That there are runs of.
+        curves: The runs.
+        diverged: Seeds of cells that diverged: what survivors say leaves a claim open.
+
+    """
     panels = list(
         dict.fromkeys((c.alpha, c.nodes, c.method) for c in cells if c.method != "allreduce-sgd")
     )
@@ -120,7 +130,7 @@ def judged(figure: str, cells: list[Cell], curves: Curves) -> list[dict[str, Any
             continue
         for panel in panels:
             if claim.alpha in (None, panel[0]):
-                rows.append(_row(claim, panel, *_compared(claim, panel, curves)))
+                rows.append(_row(claim, panel, *_compared(claim, panel, curves, diverged)))
     return rows
 
 
@@ -133,24 +143,33 @@ def _row(claim: Claim, panel: Panel, outcome: str, why: str) -> dict[str, Any]:
             "verdict": outcome, "because": why}  # fmt: skip
 
 
-def _compared(claim: Claim, panel: Panel, curves: Curves) -> tuple[str, str]:
-    """The verdict on all pairs, and the pair that is furthest from what is claimed."""
+def _compared(
+    claim: Claim, panel: Panel, curves: Curves, diverged: Mapping[Cell, list[int]]
+) -> tuple[str, str]:
+    """The verdict on all pairs, and of those that decide it the furthest from what is claimed."""
     present = {c.topology for c in curves if (c.alpha, c.nodes, c.method) == panel}
     asked = list(dict.fromkeys([*claim.ahead, *claim.behind]))
     missing = [spec for spec in asked if spec not in present]
-    outcomes, gaps = [], []
+    gaps: list[tuple[str, float, str]] = []
     for one in claim.ahead:
         for other in claim.behind:
             if one in missing or other in missing:
                 continue
             gap = differences(curves, Cell(*panel, one), Cell(*panel, other), claim.whole_way)
             if gap:
-                outcomes.append(verdict(claim.kind, gap))
-                gaps.append((mean(gap), f"{one} − {other}: {shown(gap)}"))
-    furthest = max(gaps, key=lambda g: abs(g[0])) if claim.kind == "comparable" and gaps else None
-    why = (furthest or min(gaps, default=(0.0, "no runs")))[1]
+                pair = f"{one} − {other}: {shown(gap)}"
+                gaps.append((verdict(claim.kind, gap), mean(gap), pair))
+    outcomes = [outcome for outcome, _, _ in gaps]
+    decides = next((o for o in ("refuted", "open") if o in outcomes), "confirmed")
+    alike = claim.kind == "comparable"
+    deciding = [(-abs(g) if alike else g, pair) for outcome, g, pair in gaps if outcome == decides]
+    why = min(deciding, default=(0.0, "no runs"))[1]
     if missing:
         why += f"; without {', '.join(missing)}"
+    lost = {spec: diverged[cell] for spec in asked if (cell := Cell(*panel, spec)) in diverged}
+    if lost:
+        seeds = (f"{spec} in seeds {listed(some)}" for spec, some in lost.items())
+        return "open", f"{why}; diverged: {', '.join(seeds)}"
     if "refuted" in outcomes:
         return "refuted", why
     whole = outcomes and not missing and all(outcome == "confirmed" for outcome in outcomes)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from basegraph.errors import unknown
+from basegraph.errors import InvalidArgument, unknown
 from basegraph.experiments.campaign import Campaign
 from basegraph.experiments.grid import dataset_of
 from basegraph.experiments.store import ResultFolder
@@ -94,10 +94,18 @@ class Experiment(Campaign[tuple[str, str], Key]):
         *,
         resume: bool,
     ) -> None:
+        arms = list(arms)
         self.pairs = [(split, arm) for split in splits for arm in arms]
         for _, arm in self.pairs:
             if arm not in ARMS:
                 raise unknown("methods", arm, ARMS)
+        steps = settings["epochs"] * settings["epoch_steps"]
+        for arm in arms:
+            every = ARMS[arm].get("local_steps", 1)
+            if steps < every:
+                raise InvalidArgument(
+                    "methods", arm, f"communicates every {every} steps, and a run has {steps}"
+                )
         super().__init__(folder, settings, self.pairs, rates, seeds, resume=resume)
 
     def key(self, cell: tuple[str, str], lr: float, seed: int) -> Key:

@@ -6,7 +6,7 @@ import csv
 from statistics import mean
 from typing import Any, Literal
 
-from basegraph.experiments.campaign import spread, standard_error
+from basegraph.experiments.campaign import listed, spread, standard_error
 from basegraph.experiments.language import Experiment, Key
 from basegraph.experiments.reporting import markdown
 from basegraph.plots.learning import draw_learning, title_of
@@ -46,11 +46,11 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
     finished = experiment.finished(known)
     missing = [key.name for key in experiment.left(known)]
     folder.text("missing.txt", "".join(f"{name}\n" for name in missing))
+    kept = experiment.chosen(finished)
+    folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
     if not finished:
         return [], missing
-    kept = experiment.chosen(finished)
-    table = summary(experiment, kept)
-    folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
+    table = summary(experiment, finished, kept)
     folder.table("language.csv", table)
     folder.text("language.md", markdown(table))
     folder.table("curves.csv", [row for key, rows in kept.items() for row in _curve(key, rows)])
@@ -69,12 +69,14 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
     return table, missing
 
 
-def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict[str, Any]]:
+def summary(
+    experiment: Experiment, finished: dict[Key, list[Metrics]], kept: dict[Key, list[Metrics]]
+) -> list[dict[str, Any]]:
     """Where the arms ended, the best first in every split.
 
     Differences are between runs that were tested on equally many windows, the same ones then.
     """
-    failed = experiment.sweep.failed()
+    failed, lost = experiment.sweep.failed(), experiment.diverged_seeds(finished)
     left = {key.name for key in experiment.left(experiment.tried)}
     table = []
     for split, arm in experiment.pairs:
@@ -100,8 +102,9 @@ def summary(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> list[dict
                 "method": arm,
                 "lr": lr,
                 "rates tried": f"{sum(name not in left for name in tried)} of {len(tried)}",
-                "diverged": sum(name in failed for name in tried),
+                "rates diverged": sum(name in failed for name in tried),
                 "seeds": len(ended),
+                "seeds diverged": listed(lost.get((split, arm))),
                 "bits/byte": round(mean(scores[SCORES[0]]), 4),
                 "±": round(spread(scores[SCORES[0]]), 4),
                 f"above {REFERENCE}": round(mean(gaps), 4) if gaps else "–",

@@ -36,8 +36,8 @@ MS_PER_STEP = {
     ("lenet", "tf32"): 0.210,
     ("lenet", "bf16"): 0.195,
     ("vgg11", "tf32"): 9.02,
-    ("vgg11", "bf16"): 6.90,
-    ("resnet18", "bf16"): 22.3,
+    ("vgg11", "bf16"): 5.18,
+    ("resnet18", "bf16"): 17.6,
 }
 """Of 25 nodes with batches of 32 on one H200, no evaluations: docs/explanation/performance.md.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any, Literal
 
-from basegraph.experiments.campaign import spread, standard_error
+from basegraph.experiments.campaign import listed, spread, standard_error
 from basegraph.experiments.claims import Curves, Panel, differences, judged
 from basegraph.experiments.learning import ALL_REDUCE, Cell, Experiment, Figure, Key
 from basegraph.experiments.reporting import markdown
@@ -64,15 +64,16 @@ def report(
     finished = experiment.finished(known)
     missing = [key.name for key in experiment.left(known)]
     folder.text("missing.txt", "".join(f"{line}\n" for line in missing))
+    kept = experiment.chosen(finished)
+    folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
     if not finished:
         return [], [], missing
-    kept = experiment.chosen(finished)
     curves = curves_of(experiment, kept)
-    table, claims = summary(experiment, finished, curves), judged(name, list(curves), curves)
-    folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
+    table = summary(experiment, finished, curves)
+    claims = judged(name, list(curves), curves, experiment.diverged_seeds(finished))
     folder.table("learning.csv", table)
     folder.text("learning.md", markdown(table))
-    folder.text("claims.md", markdown(claims) + "\n" + _orders(experiment.figure, table))
+    folder.text("claims.md", markdown(claims) + "\n" + _orders(experiment, table))
     folder.text("milestones.md", markdown(milestones(curves)))
     folder.table("curves.csv", [row for key, rows in kept.items() for row in _curve(key, rows)])
     for panel in panels_of(experiment.figure):
@@ -102,8 +103,9 @@ def curves_of(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> Curves:
 def summary(
     experiment: Experiment, finished: dict[Key, list[Metrics]], curves: Curves
 ) -> list[dict[str, Any]]:
-    """Where the cells ended, the best first in every panel."""
+    """Where the cells ended, the best first in every panel; last those with seeds that diverged."""
     failed, best = experiment.sweep.failed(), experiment.best_so_far(finished)
+    lost = experiment.diverged_seeds(finished)
     left = {key.name for key in experiment.left(experiment.tried)}
     table = []
     for cell in experiment.cells:
@@ -119,8 +121,9 @@ def summary(
                 **cell.named(),
                 "lr": best[cell],
                 "rates tried": f"{sum(name not in left for name in tried)} of {len(tried)}",
-                "diverged": sum(name in failed for name in tried),
+                "rates diverged": sum(name in failed for name in tried),
                 "seeds": len(runs),
+                "seeds diverged": listed(lost.get(cell)),
                 "test %": round(mean(own), 2),
                 "± %": round(spread(own), 2),
                 **_above(curves, cell, experiment.figure),
@@ -136,7 +139,12 @@ def summary(
             }
         )
     order = list(dict.fromkeys((row["α"], row["n"], row["method"]) for row in table))
-    return sorted(table, key=lambda r: (order.index((r["α"], r["n"], r["method"])), -r["test %"]))
+
+    def place(row: dict[str, Any]) -> tuple[int, bool, float]:
+        panel = row["α"], row["n"], row["method"]
+        return order.index(panel), row["seeds diverged"] != "–", -row["test %"]
+
+    return sorted(table, key=place)
 
 
 def milestones(curves: Curves) -> list[dict[str, Any]]:
@@ -182,14 +190,22 @@ def _above(curves: Curves, cell: Cell, figure: Figure) -> dict[str, Any]:
     }
 
 
-def _orders(figure: Figure, table: list[dict[str, Any]]) -> str:
+def _orders(experiment: Experiment, table: list[dict[str, Any]]) -> str:
     """Our order of every panel by final accuracy of the nodes' own models, the best first."""
-    lines = []
-    for alpha, n, method in panels_of(figure):
+    lines, hopeless = [], experiment.hopeless()
+    for alpha, n, method in panels_of(experiment.figure):
         rows = [r for r in table if (r["α"], r["n"], r["method"]) == (alpha, n, method)]
-        order = " > ".join(f"{row['topology']} ({row['test %']:.2f})" for row in rows)
-        if order:
-            lines.append(f"- α = {alpha:g}, n = {n}, {method}: {order}\n")
+        whole, cut = ([r for r in rows if (r["seeds diverged"] == "–") is w] for w in (True, False))
+        order = " > ".join(f"{row['topology']} ({row['test %']:.2f})" for row in whole)
+        lost = [f"{row['topology']} in seeds {row['seeds diverged']}" for row in cut]
+        lost += [
+            f"{cell.topology} with every η"
+            for cell in hopeless
+            if (cell.alpha, cell.nodes, cell.method) == (alpha, n, method)
+        ]
+        if rows or lost:
+            told = [order, f"diverged: {'; '.join(lost)}" if lost else ""]
+            lines.append(f"- α = {alpha:g}, n = {n}, {method}: {'; '.join(filter(None, told))}\n")
     return "Our order, by the nodes' own final accuracy in percent:\n\n" + "".join(lines)
 
 

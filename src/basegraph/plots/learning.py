@@ -28,6 +28,8 @@ MEASURES = (
 MODELS = {"nodes": "", "averaged": "_averaged"}
 """Whose score a row of panels shows -> how its metric ends."""
 WHOSE = {"nodes": "nodes' mean", "averaged": "averaged model's"}
+MARGIN = 0.8
+"""Of the first value that is seen: where the horizontal axis begins."""
 MARKERS = ("", "o", "s", "^", "D", "v", "P", "X")
 """Of curves of one topology, which have one color and line style, from the second on."""
 MOST_MEGABYTES = 20_000e6
@@ -102,7 +104,8 @@ def draw_learning(
     """Draw test accuracy against epochs and against bytes; losses of runs without classes.
 
     Runs on text are drawn in bits per byte, against tokens and bytes. Several seeds become a mean
-    and a band of one standard deviation. Where accuracies come near 100 %, the axis is stretched
+    and a band of one standard deviation; where curves have different numbers of them, the legend
+    says how many. Where accuracies come near 100 %, the axis is stretched
     there.
 
     Args:
@@ -110,7 +113,8 @@ def draw_learning(
         paths: Files to write, in the formats of their suffixes.
         models: Rows of panels: `nodes` (the mean of the nodes' own scores), `averaged` (the score
             of the average of their models), or both.
-        highest: Where the vertical axis ends, if not where the data do.
+        highest: Where the vertical axis ends, if not where the data do; the horizontal one begins
+            with what is seen then.
         title: Above the panels; None for what the configurations have in common.
 
     Raises:
@@ -156,6 +160,9 @@ def draw_learning(
             plain_ticks(axis.xaxis)
         if highest is not None:
             axis.set_ylim(top=highest)
+            score = measure + MODELS[whose]
+            seen = [row[column] / unit for row in rows_of_all if row[score] * scale <= highest]
+            axis.set_xlim(left=MARGIN * min(seen, default=0) or None)
     best = max(row[measure + MODELS[w]] for row in rows_of_all for w in models) * scale
     if measure == "test_accuracy" and highest is None and best > STRETCHED:
         _stretch(axes, best)
@@ -174,7 +181,14 @@ def _curves(runs: list[dict[str, Any]]) -> dict[str, Curve]:
     curves: dict[str, Curve] = {}
     for name, run in zip(labels([run["config"] for run in runs]), runs, strict=True):
         curves.setdefault(name, Curve(_topology(run["config"]), [])).runs.append(run["rows"])
+    counts = {name: len(curve.runs) for name, curve in curves.items()}
+    if len(set(counts.values())) > 1:  # or the title says it for all
+        return {f"{name}, {_seeds(counts[name])}": curve for name, curve in curves.items()}
     return curves
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def _draw(
