@@ -148,10 +148,16 @@ def test_the_command_in_pieces(tmp_path):
     SweepFolder(tmp_path / "out" / "runs", _definition_of(tmp_path), resume=True).note_failure(
         name, "the loss of node 0 is nan"
     )
+    fallen = tmp_path / "out" / "runs" / Key(Cell(0.1, 4, "dsgdm", "ring"), ring["lr"], 0).name
+    first, *later = (fallen / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    best_ever = json.dumps({**json.loads(first), "test_accuracy_averaged": 1.0})
+    (fallen / "metrics.jsonl").write_text("\n".join([best_ever, *later, ""]), encoding="utf-8")
     lost = json.loads(ok(*command, "--resume", "--minutes", "0", "--json"))
-    _, *told = [(row["topology"], row["seeds diverged"], row["seeds"]) for row in lost["table"]]
-    assert told == [("ring", "–", 2), ("base:k=1", "1", 1)]
-    assert "; diverged: base:k=1 in seeds 1\n" in (tmp_path / "out" / "claims.md").read_text()
+    columns = ("topology", "seeds diverged", "seeds", "seeds collapsed")
+    _, *told = [tuple(row[column] for column in columns) for row in lost["table"]]
+    assert told == [("ring", "–", 2, "0"), ("base:k=1", "1", 1, "–")]
+    ended = "; diverged: base:k=1 in seeds 1; collapsed: ring in seeds 0\n"
+    assert ended in (tmp_path / "out" / "claims.md").read_text(encoding="utf-8")
     assert run_here(*command).returncode == 2
     definition = tmp_path / "out" / "runs" / "sweep.toml"
     settings = json.loads(definition.read_text(encoding="utf-8"))
@@ -254,6 +260,7 @@ def test_another_setting_on_resume_is_named(tmp_path):
         (["dsgd", "--step-ms", "nan"], "--step-ms='nan': must be a number ≥ 1e-06"),
         (["dsdg"], "FIGURE='dsdg': did you mean 'dsgd'?"),
         (["dsgd", "--settings", "his"], "--settings='his': must be published or ours"),
+        (["dsgd", "--dataset", "text"], "--dataset='text': must be images, not a text"),
         (["dsgd", "--dataset", "digits", "--lr", "0.00001"], "must be at most lr, 1e-05"),
         (["dsgd", "--dataset", "digits", "--model", "gpt-tiny"], "is for windows of tokens"),
     ],

@@ -113,9 +113,11 @@ def preset(name: str, dataset: str, model: str) -> dict[str, Any]:
         model: A model for images.
 
     Raises:
-        InvalidArgument: If there is no such preset.
+        InvalidArgument: If there is no such preset, or the dataset is a text.
 
     """
+    if dataset.partition(":")[0] == "text":
+        raise InvalidArgument("dataset", dataset, "must be images, not a text")
     if name not in SETTINGS:
         raise InvalidArgument("settings", name, f"must be {' or '.join(SETTINGS)}")
     if name == "ours":

@@ -21,6 +21,8 @@ ACCURACIES: dict[Accuracy, str] = {
 """The nodes' own accuracy depends on where in a topology's period an evaluation falls."""
 NEARLY = 0.01
 """How far from the best a model is good enough."""
+COLLAPSE = 0.1
+"""A run collapsed if its averaged model ends so far below where it was on the way."""
 COLUMNS = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged", "test_accuracy_worst",
            "validation_accuracy", "consensus_distance", "bytes_per_node", "seconds")  # fmt: skip
 
@@ -124,6 +126,7 @@ def summary(
                 "rates diverged": sum(name in failed for name in tried),
                 "seeds": len(runs),
                 "seeds diverged": listed(lost.get(cell)),
+                "seeds collapsed": listed(s for s, rows in runs.items() if collapsed(rows)),
                 "test %": round(mean(own), 2),
                 "± %": round(spread(own), 2),
                 **_above(curves, cell, experiment.figure),
@@ -145,6 +148,15 @@ def summary(
         return order.index(panel), row["seeds diverged"] != "–", -row["test %"]
 
     return sorted(table, key=place)
+
+
+def collapsed(rows: list[Metrics]) -> bool:
+    """Whether a run lost what it had learned, and went on with finite numbers.
+
+    By the averaged model: the nodes' own accuracy swings with the topology's period.
+    """
+    accuracies = [row["test_accuracy_averaged"] for row in rows]
+    return max(accuracies) - accuracies[-1] > COLLAPSE
 
 
 def milestones(curves: Curves) -> list[dict[str, Any]]:
@@ -203,8 +215,15 @@ def _orders(experiment: Experiment, table: list[dict[str, Any]]) -> str:
             for cell in hopeless
             if (cell.alpha, cell.nodes, cell.method) == (alpha, n, method)
         ]
+        fallen = [
+            f"{row['topology']} in seeds {row['seeds collapsed']}"
+            for row in rows
+            if row["seeds collapsed"] != "–"
+        ]
         if rows or lost:
-            told = [order, f"diverged: {'; '.join(lost)}" if lost else ""]
+            told = [order]
+            told += [f"diverged: {'; '.join(lost)}"] if lost else []
+            told += [f"collapsed: {'; '.join(fallen)}"] if fallen else []
             lines.append(f"- α = {alpha:g}, n = {n}, {method}: {'; '.join(filter(None, told))}\n")
     return "Our order, by the nodes' own final accuracy in percent:\n\n" + "".join(lines)
 
