@@ -97,6 +97,27 @@ def test_learning_curves_say_what_they_show(drawn, tmp_path):
     assert figure.axes[0].get_yscale() == "function", "stretched where accuracies are near 100 %"
 
 
+def test_seeds_are_said_once_by_the_title_or_by_each_label(drawn, tmp_path):
+    uneven = [*runs("ring", seeds=(0, 1)), *runs("base:k=1", seeds=(0,))]
+    figure = drawn(learning, "draw_learning", uneven, [tmp_path / "x.png"])
+    assert "seed" not in figure.get_suptitle()
+    assert set(lines(figure.axes[0])) == {"ring, dsgdm, 2 seeds", "base:k=1, dsgdm, 1 seed"}
+
+
+@pytest.mark.parametrize("words", [1, 6, 12])
+def test_legends_fit_into_the_figure(drawn, tmp_path, words):
+    long = [
+        run
+        for number in range(7)
+        for run in runs("ring", algorithm=f"method{number}:" + "option=0.5," * words)
+    ]
+    figure = drawn(learning, "draw_learning", long, [tmp_path / "x.png"])
+    (legend,) = figure.legends
+    inside, whole = legend.get_window_extent(), figure.bbox
+    assert (inside.width <= whole.width) == (words < 12), "one column is the least"
+    assert inside.y1 <= figure.axes[0].get_tightbbox().y0, "below the panels"
+
+
 def test_the_title_leaves_out_what_differs():
     assert learning.title_of([{**CONFIG, "alpha": 10.0}, CONFIG]) == "n = 25, digits, mlp"
     assert learning.title_of([{**CONFIG, "split": "iid"}]) == "n = 25, digits, iid, mlp"

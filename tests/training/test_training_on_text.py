@@ -92,6 +92,20 @@ def test_domains_are_scored_by_themselves(folder, tmp_path):
     assert row["test_loss"] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
+def test_domains_count_the_windows_that_were_evaluated(folder, tmp_path):
+    for file in folder.iterdir():
+        file.write_text(30 * file.read_text())
+    few = bg.RunConfig(nodes=3, epochs=1, batch=4, lr=1e-30, warmup=0, evaluate_last=20)
+    (row,) = train(folder, tmp_path / "run", few)
+    with open(tmp_path / "run" / "domains.csv", encoding="utf-8") as file:
+        domains = list(csv.DictReader(file))
+    tokens = np.array([int(line["tokens"]) for line in domains])
+    losses = np.array([float(line["loss"]) for line in domains])
+    assert tokens.sum() == 20 * CONTEXT
+    assert row["test_samples"] == 20 < len(bg.text(folder, context=CONTEXT).test.inputs)
+    assert (tokens * losses).sum() / tokens.sum() == pytest.approx(row["test_loss"], rel=1e-6)
+
+
 def test_the_measure_is_the_loss_of_every_window():
     logits = torch.randn(3, 5, 7, 11, generator=torch.Generator().manual_seed(0))
     targets = torch.randint(0, 11, (5, 7), generator=torch.Generator().manual_seed(1))

@@ -64,7 +64,7 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
             curves,
             [folder / f"curves-{split}.png"],
             highest=HEADROOM * best,
-            title=title_of([{**shared, "split": split, "seed": key.seed} for key in runs]),
+            title=title_of([{**shared, "split": split}]),
         )
     return table, missing
 

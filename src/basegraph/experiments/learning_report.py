@@ -88,7 +88,7 @@ def report(
                 runs,
                 [folder / picture(panel, averaged)],
                 models=("averaged" if averaged else "nodes",),
-                title=_title(experiment, panel, {key.seed for key in drawn}),
+                title=_title(experiment, panel),
             )
     return table, claims, missing
 
@@ -267,11 +267,10 @@ def _curve(key: Key, rows: list[Metrics]) -> list[dict[str, Any]]:
     ]
 
 
-def _title(experiment: Experiment, panel: Panel, seeds: set[int]) -> str:
+def _title(experiment: Experiment, panel: Panel) -> str:
     alpha, n, method = panel
     shared = {name: experiment.settings.get(name) for name in ("dataset", "model")}
-    said = title_of([{**shared, "nodes": n, "alpha": alpha, "seed": seed} for seed in seeds])
-    return f"{said}, {method}"
+    return f"{title_of([{**shared, 'nodes': n, 'alpha': alpha}])}, {method}"
 
 
 def _shown(key: Key) -> dict[str, Any]:

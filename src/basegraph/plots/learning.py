@@ -18,6 +18,7 @@ from basegraph.training.config import SETTINGS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 MEASURES = (
     ("test_accuracy", 100, "test accuracy (%)"),
@@ -69,11 +70,11 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
 
 
 def title_of(configs: Sequence[dict[str, Any]]) -> str:
-    """What all runs share: n, data, α, model, learning rate, and how many seeds there are.
+    """What all runs share: n, data, α, model, learning rate.
 
     Example:
         >>> title_of([{"nodes": 25, "dataset": "digits", "alpha": 0.1, "seed": s} for s in (0, 1)])
-        'n = 25, digits, α = 0.1, 2 seeds'
+        'n = 25, digits, α = 0.1'
 
     """
     first = configs[0]
@@ -89,8 +90,7 @@ def title_of(configs: Sequence[dict[str, Any]]) -> str:
     parts += [str(first["split"])] if "split" in shared and not by_alpha else []
     parts += [str(first["model"])] if "model" in shared else []
     parts += [f"η = {first['lr']:g}"] if "lr" in shared else []
-    seeds = len({c["seed"] for c in configs if "seed" in c})
-    return ", ".join([*parts, *([f"{seeds} seeds"] if seeds > 1 else [])])
+    return ", ".join(parts)
 
 
 def draw_learning(
@@ -104,9 +104,9 @@ def draw_learning(
     """Draw test accuracy against epochs and against bytes; losses of runs without classes.
 
     Runs on text are drawn in bits per byte, against tokens and bytes. Several seeds become a mean
-    and a band of one standard deviation; where curves have different numbers of them, the legend
-    says how many. Where accuracies come near 100 %, the axis is stretched
-    there.
+    and a band of one standard deviation. The title says how many seeds there are, or the legend
+    where curves have different numbers of them. Where accuracies come near 100 %, the axis is
+    stretched there.
 
     Args:
         runs: {config, rows} of every run: its configuration and the rows of its metrics.jsonl.
@@ -115,7 +115,8 @@ def draw_learning(
             of the average of their models), or both.
         highest: Where the vertical axis ends, if not where the data do; the horizontal one begins
             with what is seen then.
-        title: Above the panels; None for what the configurations have in common.
+        title: Above the panels, before the number of seeds; None for what the configurations have
+            in common.
 
     Raises:
         InvalidArgument: Some runs have accuracies and others losses.
@@ -139,9 +140,7 @@ def draw_learning(
                 )
     curves = _curves(runs)
     looked = looks(curve.topology for curve in curves.values())
-    columns = 2 if len(curves) <= 4 else 3
-    legend = LEGEND_LINE * ceil(len(curves) / columns)
-    figure, axes = panels(len(models), 2, width=4.9, height=PANEL + legend / len(models))
+    figure, axes = panels(len(models), 2, width=4.9, height=PANEL)
     for number, axis in enumerate(axes):
         whose = models[number // 2]
         column, unit, label = axes_of_x[number % 2]
@@ -166,13 +165,13 @@ def draw_learning(
     best = max(row[measure + MODELS[w]] for row in rows_of_all for w in models) * scale
     if measure == "test_accuracy" and highest is None and best > STRETCHED:
         _stretch(axes, best)
-    figure.legend(
-        *axes[0].get_legend_handles_labels(),
-        loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2,
-    )  # fmt: skip
     said = title_of([run["config"] for run in runs]) if title is None else title
+    counts = {len(curve.runs) for curve in curves.values()}
+    if len(counts) == 1 and counts != {1}:
+        said = ", ".join(filter(None, [said, _seeds(*counts)]))
     if said:
         figure.suptitle(said, fontsize=10)
+    _add_legend(figure, axes[0])
     for path in paths:
         save(figure, path)
 
@@ -189,6 +188,22 @@ def _curves(runs: list[dict[str, Any]]) -> dict[str, Curve]:
 
 def _seeds(count: int) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
+
+
+def _add_legend(figure: Figure, axis: Axes) -> None:
+    """Below the panels, in as many columns as fit, and as much higher as it is."""
+    handles, names = axis.get_legend_handles_labels()
+    height = figure.get_figheight()
+    for columns in (3 if len(names) > 4 else 2, 2, 1):
+        legend = figure.legend(
+            handles, names,
+            loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2,
+        )  # fmt: skip
+        figure.set_figheight(height + LEGEND_LINE * ceil(len(names) / columns))
+        figure.draw_without_rendering()
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def _draw(

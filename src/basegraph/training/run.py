@@ -190,7 +190,7 @@ class Run:
             bits_per_nat=problem.tokens.bits_per_nat(selection) if problem.tokens else None,
         )
         if problem.tokens is not None and "test" in selection.groups:
-            self.folder.write_domains(problem.tokens.domain_rows(scores))
+            self.folder.write_domains(problem.tokens.domain_rows(scores, selection))
         self.rows.append(row)
         self.folder.append(row)
         self.reported = True

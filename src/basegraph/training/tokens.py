@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
 from torch import nn
 
 from basegraph.data.dataset import Dataset, Text
@@ -77,14 +76,17 @@ class TokenScores(NamedTuple):
             for name, samples in selection.sets.items()
         }
 
-    def domain_rows(self, scores: Mapping[str, Score]) -> list[dict[str, str | int | float]]:
-        """A row for every domain: how good models are on its held-out part."""
+    def domain_rows(
+        self, scores: Mapping[str, Score], selection: Selection
+    ) -> list[dict[str, str | int | float]]:
+        """A row for every domain: how good models are on its held-out part, as far as selected."""
         assert self.text is not None
         rows: list[dict[str, str | int | float]] = []
+        windows, domains = selection.sets["test"], selection.groups["test"]
         for place, name in enumerate(self.text.domains):
             mine = scores[group_name("test", place)]
-            own = self.text.test_domains == place
-            tokens = int(np.count_nonzero(own)) * self.context
+            own = windows[domains == place]
+            tokens = len(own) * self.context
             size = int(self.text.test_bytes[own].sum())
             rows.append(
                 {
