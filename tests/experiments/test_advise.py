@@ -14,6 +14,7 @@ import basegraph as bg
 from basegraph.experiments.measured_accuracy import REFERENCE, TABLE, evidence
 from basegraph.topologies.analysis.network import Network, cost, load
 from basegraph.topologies.analysis.step_time import ddp_step, gossip_step
+from basegraph.units import seconds_text
 from support.cli import ok, run_here
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,6 +128,32 @@ def test_differences_within_their_error_are_none():
     assert (three_seeds.above, three_seeds.error, three_seeds.decided) == (-0.23, 0.11, 0)
     assert {row.topology for row in rows.values()} == {"euclid"}, "its name there, same rounds"
     assert all(row.topology == REFERENCE for row in evidence(REFERENCE, 0.1))
+
+
+def test_large_differences_of_few_seeds_are_not_called_level():
+    rows = {row.source.rpartition("/")[2]: row for row in evidence("all-reduce", 0.1)}
+    assert (rows["dsgd"].above, rows["dsgd"].decided, rows["dsgd"].uncertain) == (5.41, 0, 5.41)
+    assert (rows["mnist"].decided, rows["mnist"].uncertain) == (0, 0)
+    ddp = next(c for c in bg.advise(25, **CASE, alpha=0.1).choices if c.is_ddp)
+    assert ddp.accuracy == "+5.4 points (uncertain) in 1 of 2 settings, else level"
+
+
+def test_the_table_in_the_docs_is_what_the_command_says():
+    page = (ROOT / "docs" / "howto" / "choose.md").read_text(encoding="utf-8")
+    table = page.partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
+    advice = bg.advise(25, **CASE, alpha=0.1)
+    shown = {
+        "DDP, ring all-reduce" if c.is_ddp else f"`{c.topology}`": c for c in advice.choices[::-1]
+    }
+    for row in table:
+        name, order, step, faster, megabytes, rounds, accuracy = row.strip("| ").split(" | ")
+        choice = shown[name]
+        assert (order, accuracy) == (choice.order or "–", choice.accuracy)
+        assert (step, faster) == (seconds_text(choice.step_seconds), f"{choice.times_faster:.2f}x")
+        assert (float(megabytes), rounds) == (
+            round(choice.bytes_per_step / 1e6, 1),
+            str(choice.rounds_to_average or "–"),
+        )
 
 
 def test_command():

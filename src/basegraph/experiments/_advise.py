@@ -73,8 +73,8 @@ def advise(
 
     Step times are predicted by the model of `basegraph bench model` with what overlaps
     (`topologies/analysis/step_time.py` states the assumptions). Times within 2 % count as level;
-    among those DDP comes first, then what our runs have measured to be level with `base:k=1`, what
-    they have not measured, and what they have measured to be behind.
+    among those DDP comes first, then what our runs did not find behind `base:k=1`, what they did
+    not measure, and what they found behind.
 
     Args:
         nodes: Number of nodes, each with a link of its own.

@@ -86,13 +86,18 @@ class Choice:
         settings = f"{count} setting{'s' * (count > 1)}"
         if any(e.topology == REFERENCE for e in self.evidence):
             return f"the reference, {settings}"
-        decided = sorted(e.decided for e in self.evidence if e.decided)
-        if not decided:
+        decided = [e.decided for e in self.evidence if e.decided]
+        uncertain = [e.uncertain for e in self.evidence if e.uncertain]
+        said = [
+            f"{_span(points)} points{doubt} in "
+            + (settings if len(points) == count else f"{len(points)} of {settings}")
+            for points, doubt in ((decided, ""), (uncertain, " (uncertain)"))
+            if points
+        ]
+        if not said:
             return f"level, {settings}"
-        ends = [f"{point:+.2g}" for point in (decided[-1], decided[0])]
-        span = " to ".join(dict.fromkeys(ends))
-        where = settings if len(decided) == count else f"{len(decided)} of {settings}, else level"
-        return f"{span} points in {where}"
+        rest = ["else level"] if len(decided) + len(uncertain) < count else []
+        return ", ".join([*said, *rest])
 
     @property
     def reason(self) -> str:
@@ -134,3 +139,9 @@ class Choice:
             "reason": self.reason,
             "evidence": [vars(e) for e in self.evidence],
         }
+
+
+def _span(points: list[float]) -> str:
+    """The largest and the smallest of some differences, in two digits."""
+    ends = [f"{point:+.2g}" for point in (max(points), min(points))]
+    return " to ".join(dict.fromkeys(ends))

@@ -18,6 +18,8 @@ ALIKE = 1.0
 """Above this α of a Dirichlet partition the nodes' data count as alike."""
 CONFIDENCE = 0.95
 """Of the interval (by Student's t) that must not contain 0 for a difference to count as one."""
+LARGE = 1.0
+"""Points from which a difference that does not count as one is not called level either."""
 MODEL_NAMES = {"vgg11": "VGG-11", "lenet": "LeNet", "mlp": "MLP", "resnet18": "ResNet-18"}
 
 
@@ -49,13 +51,18 @@ class Evidence:
 
     @property
     def decided(self) -> float:
-        """The difference from `base:k=1`; 0 where its 95 % interval contains 0: level."""
+        """The difference from `base:k=1`; 0 where its 95 % interval contains 0."""
         from scipy.special import stdtrit
 
         if self.error is None:
             return 0.0
         errors = float(stdtrit(self.seeds - 1, (1 + CONFIDENCE) / 2))
         return self.above if abs(self.above) > errors * self.error else 0.0
+
+    @property
+    def uncertain(self) -> float:
+        """A difference from `base:k=1` that may be large or none: too few seeds; or 0."""
+        return 0.0 if self.decided or abs(self.above) < LARGE else self.above
 
     def __str__(self) -> str:
         setting = f"{self.data}, {MODEL_NAMES.get(self.model, self.model)}"
