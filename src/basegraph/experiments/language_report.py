@@ -75,6 +75,7 @@ def summary(
     """Where the arms ended, the best first in every split.
 
     Differences are between runs that were tested on equally many windows, the same ones then.
+    Learning rates were chosen by the validation windows.
     """
     failed, lost = experiment.sweep.failed(), experiment.diverged_seeds(finished)
     left = {key.name for key in experiment.left(experiment.tried)}
@@ -85,6 +86,9 @@ def summary(
             continue
         (lr,) = {k.lr for k in kept if (k.split, k.arm) == (split, arm)}
         tried = [k.name for k in experiment.tried if (k.split, k.arm) == (split, arm)]
+        compared = [
+            rows[-1].get("validation_samples", 0) for k, rows in finished.items() if k.name in tried
+        ]
         reference = {
             k.seed: r[-1] for k, r in kept.items() if (k.split, k.arm) == (split, REFERENCE)
         }
@@ -93,7 +97,7 @@ def summary(
             for seed, row in ended.items()
             if seed in reference and row["test_samples"] == reference[seed]["test_samples"]
         ]
-        windows = {row["test_samples"] for row in ended.values()}
+        tested = [row["test_samples"] for row in ended.values()]
         scores = {name: [row[name] for row in ended.values()] for name in SCORES}
         distance = mean(row["consensus_distance"] for row in ended.values())
         table.append(
@@ -111,7 +115,8 @@ def summary(
                 "standard error": _error(gaps),
                 "averaged model": round(mean(scores[SCORES[1]]), 4),
                 "worst node": round(mean(scores[SCORES[2]]), 4),
-                "test windows": ", ".join(map(str, sorted(windows))),
+                "test windows": _different(tested),
+                "validation windows": _different(compared),
                 "consensus distance": float(f"{distance:.3g}"),
                 "M tokens": round(mean(row["tokens"] for row in ended.values()) / 1e6, 1),
                 "GB per node": round(mean(r["bytes_per_node"] for r in ended.values()) / 1e9, 2),
@@ -119,6 +124,10 @@ def summary(
         )
     order = [split for split, _ in experiment.pairs]
     return sorted(table, key=lambda row: (order.index(row["split"]), row["bits/byte"]))
+
+
+def _different(counts: list[int]) -> str:
+    return ", ".join(map(str, sorted(set(counts))))
 
 
 def _error(gaps: list[float]) -> float | str:
@@ -135,8 +144,8 @@ def _row(
     experiment: Experiment, key: Key, finished: dict[Key, list[Metrics]], kept: bool
 ) -> dict[str, Any]:
     """A run, as far as it has come."""
-    columns = ("tokens", "train_loss", "test_loss", *SCORES, "validation_loss",
-               "consensus_distance", "bytes_per_node", "seconds")  # fmt: skip
+    columns = ("tokens", "train_loss", "test_loss", *SCORES, "test_samples", "validation_loss",
+               "validation_samples", "consensus_distance", "bytes_per_node", "seconds")  # fmt: skip
     last: dict[str, Any] = {**finished[key][-1]} if key in finished else {}
     return {
         **_named(key),
