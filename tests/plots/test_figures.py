@@ -104,6 +104,12 @@ def test_seeds_are_said_once_by_the_title_or_by_each_label(drawn, tmp_path):
     assert set(lines(figure.axes[0])) == {"ring, dsgdm, 2 seeds", "base:k=1, dsgdm, 1 seed"}
 
 
+def test_the_legend_says_which_curves_are_above_the_picture(drawn, tmp_path):
+    both = [*runs("ring", accuracy=0.2), *runs("base:k=1", accuracy=0.9)]
+    figure = drawn(learning, "draw_learning", both, [tmp_path / "x.png"], highest=30.0)
+    assert set(lines(figure.axes[0])) == {"ring, dsgdm", "base:k=1, dsgdm (above)"}
+
+
 @pytest.mark.parametrize("words", [1, 6, 12])
 def test_legends_fit_into_the_figure(drawn, tmp_path, words):
     long = [

@@ -114,7 +114,7 @@ def draw_learning(
         models: Rows of panels: `nodes` (the mean of the nodes' own scores), `averaged` (the score
             of the average of their models), or both.
         highest: Where the vertical axis ends, if not where the data do; the horizontal one begins
-            with what is seen then.
+            with what is seen then, and the legend says which curves stay above.
         title: Above the panels, before the number of seeds; None for what the configurations have
             in common.
 
@@ -139,6 +139,12 @@ def draw_learning(
                     "runs", name, f"has no {measure}{missing}, which the others have"
                 )
     curves = _curves(runs)
+    if highest is not None:
+        seen_in = measure + MODELS[models[0]]
+        curves = {
+            name if _lowest(curve, seen_in) * scale <= highest else f"{name} (above)": curve
+            for name, curve in curves.items()
+        }
     looked = looks(curve.topology for curve in curves.values())
     figure, axes = panels(len(models), 2, width=4.9, height=PANEL)
     for number, axis in enumerate(axes):
@@ -184,6 +190,10 @@ def _curves(runs: list[dict[str, Any]]) -> dict[str, Curve]:
     if len(set(counts.values())) > 1:  # or the title says it for all
         return {f"{name}, {_seeds(counts[name])}": curve for name, curve in curves.items()}
     return curves
+
+
+def _lowest(curve: Curve, score: str) -> float:
+    return min(float(row[score]) for rows in curve.runs for row in rows)
 
 
 def _seeds(count: int) -> str:
