@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from statistics import mean
 
 import pytest
 
 import basegraph as bg
 from basegraph.experiments.claims import CLAIMS, judged
-from basegraph.experiments.learning import FIGURES, Cell, Experiment, Key, cells_of, preset
+from basegraph.experiments.learning import (
+    EXISTING,
+    FIGURES,
+    Cell,
+    Experiment,
+    Key,
+    cells_of,
+    preset,
+)
 from basegraph.experiments.learning_report import _shown, milestones, outputs, report
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder
@@ -36,8 +45,11 @@ def ends(**accuracies):
     }
 
 
-def verdicts(figure, curves, diverged=None):
-    rows = judged(figure, list(curves), curves, diverged or {})
+PANEL = (0.1, 25, "dsgdm")
+
+
+def verdicts(figure, curves, lost=None):
+    rows = judged(figure, [PANEL], curves, lost or {})
     return {row["the paper"]: row["verdict"] for row in rows}
 
 
@@ -78,7 +90,8 @@ def test_the_published_settings_and_ours():
 def test_claims_are_judged_by_differences_within_seeds():
     """Seeds differ by ten points, topologies within a seed by one or nothing."""
     seeds = [0.5, 0.6, 0.7]
-    ahead, alike = [s + 0.01 for s in seeds], [s + 0.0001 * i for i, s in enumerate(seeds)]
+    ahead = [s + 0.01 + 0.0002 * i for i, s in enumerate(seeds)]
+    alike = [s + 0.0001 * i for i, s in enumerate(seeds)]
     above = "Base-2 is above the one-peer exponential graph"
     same = "Base-2 is comparable to the exponential graph"
     denser = "Base-3, 4 and 5 are above both exponential graphs"
@@ -87,7 +100,7 @@ def test_claims_are_judged_by_differences_within_seeds():
     found = verdicts("nodes", ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike))
     assert found == {above: "refuted", same: "confirmed", denser: "open"}
     cell = next(c for c in ends(one_peer_exponential=[0.1]))
-    why = {row["the paper"]: row["because"] for row in judged("nodes", [cell], {
+    why = {row["the paper"]: row["because"] for row in judged("nodes", [PANEL], {
         Cell(0.1, 25, "dsgdm", spec): {s: [{"test_accuracy": a}] for s, a in enumerate(some)}
         for spec, some in {
             "base:k=2": [0.90, 0.91, 0.92], "base:k=3": [0.9, 0.2, 0.9],
@@ -99,11 +112,55 @@ def test_claims_are_judged_by_differences_within_seeds():
     lost = verdicts(
         "nodes",
         ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike),
-        {cell: [2]},
+        {cell: "diverged in seeds 2"},
     )
     assert lost == {above: "open", same: "confirmed", denser: "open"}
     one = ends(base__1=[0.9], one_peer_exponential=[0.1], exponential=[0.9])
     assert set(verdicts("nodes", one).values()) == {"open"}
+
+
+def test_many_pairs_refute_less_easily_than_one():
+    """A difference that refutes by itself may be the one in twenty that is chance."""
+    seeds = [0.5, 0.6, 0.7]
+    behind = [0.492, 0.5915, 0.6925]  # 0.8 points less, ± 0.02
+    slightly = ends(base__1=behind, one_peer_exponential=seeds, exponential=seeds)
+    assert (
+        verdicts("nodes", slightly)["Base-2 is above the one-peer exponential graph"] == "refuted"
+    )
+    figure = ends(base__1=behind, exponential=seeds)
+    for spec in EXISTING[1:]:
+        figure |= ends(**{spec.replace("-", "_"): [0.4, 0.51, 0.6]})
+    claim = "Base-2 is comparable to or above the existing topologies"
+    assert verdicts("dsgd", figure)[claim] == "open"
+
+
+def test_equal_differences_say_nothing_of_their_error():
+    chance = ends(base__1=[0.1] * 3, one_peer_exponential=[0.1] * 3, exponential=[0.1] * 3)
+    assert set(verdicts("nodes", chance).values()) == {"open"}
+
+
+def spread_of(small, large, lost=None):
+    curves = {cell._replace(alpha=10.0): runs for cell, runs in ends(**large).items()}
+    panels = [(10.0, *PANEL[1:]), PANEL]
+    (row,) = [r for r in judged("dsgd", panels, curves | ends(**small), lost or {})
+              if "differ more" in r["the paper"]]  # fmt: skip
+    return row["verdict"], row["because"]
+
+
+def test_ranges_are_compared_over_the_same_topologies():
+    """A topology that was lost where it is worst must not make the range small there."""
+    small = {"base__1": [0.70, 0.71, 0.72], "ring": [0.50, 0.51, 0.515], "torus": [0.6] * 3}
+    large = {"base__1": [0.70, 0.71, 0.72], "ring": [0.69, 0.70, 0.71], "torus": [0.7] * 3}
+    assert spread_of(small, large)[0] == "confirmed"
+    without = {name: shares for name, shares in small.items() if name != "ring"}
+    outcome, why = spread_of(without, large)
+    assert outcome == "open"
+    assert why.endswith("; without ring")
+    outcome, why = spread_of(without, large, {Cell(*PANEL, "ring"): "diverged with every η"})
+    assert outcome == "open"
+    assert why.endswith("; ring diverged with every η")
+    cut = {**small, "ring": small["ring"][:2]}
+    assert spread_of(cut, large, {Cell(*PANEL, "ring"): "diverged in seeds 2"})[0] == "open"
 
 
 def test_the_command_in_pieces(tmp_path):
@@ -233,7 +290,46 @@ def test_topologies_that_diverge_with_every_rate_are_named(tmp_path):
     some.require_any()
     assert [cell.topology for cell in some.hopeless()] == ["ring"]
     report("dsgd", some)
-    assert "; diverged: ring with every η\n" in (tmp_path / "claims.md").read_text()
+    claims = (tmp_path / "claims.md").read_text()
+    assert "; diverged: ring with every η\n" in claims
+    assert "; ring diverged with every η |" in claims
+
+
+def test_a_drawing_of_all_reduce_alone(tmp_path):
+    """It is made first, so that an interrupted campaign may have nothing else."""
+    command = ["reproduce", "learning", "dsgd", *TINY, "--out", tmp_path / "out"]
+    ok(*command)
+    for run in (tmp_path / "out" / "runs").glob("*topology=[br]*"):
+        shutil.rmtree(run)
+    assert "needs runs of two α" in ok(*command, "--resume", "--minutes", "0")
+    table, claims = (
+        (tmp_path / "out" / name).read_text(encoding="utf-8")
+        for name in ("learning.md", "claims.md")
+    )
+    assert table.count("all-reduce") == 1
+    assert claims.count("| open |") == len(CLAIMS["dsgd"]) - 1, "one of them is about α = 10"
+
+
+@pytest.mark.parametrize("methods", ["allreduce-sgd", "dsgdm,allreduce-sgd:momentum=0.5"])
+def test_all_reduce_is_no_method_to_choose(methods, tmp_path):
+    made = run_here("reproduce", "learning", "methods", *TINY, "--methods", methods,
+                    "--out", tmp_path / "f")  # fmt: skip
+    assert made.returncode == 2
+    assert "is in every figure" in made.stderr
+    assert len(made.stderr.strip().splitlines()) == 1
+
+
+def test_what_is_given_twice_is_made_once(tmp_path):
+    twice = ["--dataset", "digits", "--epochs", "2", "--seed", "0,0", "--lr", "0.1,0.1",
+             "--nodes", "4,4", "--alpha", "0.1,0.1", "--topologies", "ring,ring",
+             "--methods", "dsgdm,dsgdm"]  # fmt: skip
+    out = ok("reproduce", "learning", "dsgd", *twice, "--plan", "--json", "--out", tmp_path / "f")
+    plan = json.loads(out)
+    assert [(row["topology"], row["runs"]) for row in plan["plan"]] == [
+        ("all-reduce", 1),
+        ("ring", 1),
+    ]
+    assert plan["left_out"] == []
 
 
 @pytest.mark.parametrize("more", [["--plan"], ["--model", "vgg11:groups=7"], ["--alpha", "0"]])

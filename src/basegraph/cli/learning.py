@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -24,14 +25,15 @@ from basegraph.cli.reproduce import (
     nothing_left,
     print_rows,
 )
-from basegraph.errors import unknown
+from basegraph.errors import InvalidArgument, unknown
 from basegraph.experiments.store import ResultFolder
 from basegraph.storage.lock import locked
 from basegraph.topologies.catalog import parse_specs
 
 if TYPE_CHECKING:
-    from basegraph.experiments.learning import Experiment
+    from basegraph.experiments.learning import Experiment, Figure
 
+T = TypeVar("T")
 CHECKPOINTS = 20
 """In a run: so many epochs at most are lost when one is stopped."""
 MOST_SMALL_RUNS = 48
@@ -102,16 +104,8 @@ def learning(
 
     if figure not in recipe.FIGURES:
         raise unknown("FIGURE", figure, recipe.FIGURES)
-    drawn = recipe.FIGURES[figure]
+    drawn = _chosen(recipe.FIGURES[figure], topologies, methods, alpha, nodes)
     data = dataset or drawn.dataset
-    if topologies:
-        drawn = drawn._replace(topologies=tuple(parse_specs("--topologies", topologies)))
-    if methods:
-        drawn = drawn._replace(methods=tuple(parse_algorithms("--methods", methods)))
-    if alpha:
-        drawn = drawn._replace(alphas=tuple(number("--alpha", text) for text in alpha.split(",")))
-    if nodes:
-        drawn = drawn._replace(nodes=tuple(whole_numbers("--nodes", nodes, low=2)))
     network = model or drawn.model or recipe.paper_model(data)
     passes = whole_number("--epochs", epochs, low=1) if epochs else recipe.paper_epochs(data)
     fields: dict[str, Any] = {
@@ -155,6 +149,27 @@ def learning(
         left, following = experiment.count_left(), folder / "missing.txt"
         print(f"{left} of {experiment.count()} runs are missing; those that come next: {following}")
     print(f"written to {folder.path}")
+
+
+def _chosen(figure: Figure, topologies: str, methods: str, alpha: str, nodes: str) -> Figure:
+    """The figure with what the flags say instead; empty: as it is."""
+    if topologies:
+        figure = figure._replace(topologies=_each(parse_specs("--topologies", topologies)))
+    if methods:
+        figure = figure._replace(methods=_each(parse_algorithms("--methods", methods)))
+    if alpha:
+        figure = figure._replace(alphas=_each(number("--alpha", text) for text in alpha.split(",")))
+    if nodes:
+        figure = figure._replace(nodes=_each(whole_numbers("--nodes", nodes, low=2)))
+    for method in figure.methods:
+        if method.startswith("allreduce-"):
+            raise InvalidArgument("--methods", method, "is in every figure: leave it out")
+    return figure
+
+
+def _each(values: Iterable[T]) -> tuple[T, ...]:
+    """Every value once."""
+    return tuple(dict.fromkeys(values))
 
 
 def mnist(

@@ -82,10 +82,15 @@ class Campaign(Generic[Cell, Key]):
     ) -> None:
         self.folder = folder
         self.settings = {**settings, "checkpoint_last": False}  # of n nodes: gigabytes
-        self.rates, self.seeds, self.cells = rates, seeds, list(cells)
+        self.rates, self.seeds = list(dict.fromkeys(rates)), list(dict.fromkeys(seeds))
+        self.cells = list(dict.fromkeys(cells))
         self._checked: set[Cell] = set()
         what = RunConfig(**self.settings).computes()
-        self.tried = self._configs(self.cells, dict.fromkeys(self.cells, rates), seeds[:1])
+        each = dict.fromkeys(self.cells, self.rates)
+        self.tried = self._configs(self.cells, each, self.seeds[:1])
+        names = [key.name for key in self.tried]
+        if len(set(names)) < len(names):  # rates are rounded there
+            raise InvalidArgument("lr", rates, "has two rates that are alike in six digits")
         path = folder / "runs"
         self.sweep = SweepFolder(path, _definition(path, what), resume=resume)
 

@@ -1,24 +1,29 @@
 """What the paper says about training, and whether runs confirm it, refute it or leave it open.
 
 Differences are taken within seeds, and judged by their 95 % interval (Student's t). One seed has no
-interval, and leaves everything open. Claims are judged one by one, without a correction for their
-number.
+interval, and leaves everything open. A claim about several pairs is confirmed if each of them
+confirms it. It is refuted if one of them refutes it by an interval that is wider the more pairs
+there are (Bonferroni). Claims are judged one by one, without a correction for their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any, NamedTuple
 
-from basegraph.experiments.campaign import listed, standard_error
+from scipy.special import stdtrit
+
+from basegraph.experiments.campaign import standard_error
 from basegraph.experiments.learning import BASES, EXISTING, STATIC, Cell
 from basegraph.training.metrics import Metrics
 
 COMPARABLE = 0.5
 """Points of accuracy within which topologies count as comparable."""
-STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""95 % of Student's t lie within this, by degrees of freedom from 1."""
+DOUBT = 0.05
+"""How often an interval may miss."""
+ROUNDING = 1e-6
+"""Points of accuracy: a smaller error is that of differences that are all the same."""
 DENSER = BASES[1:]
 Curves = Mapping[Cell, Mapping[int, list[Metrics]]]
 """The evaluations of the runs with the chosen rate, by cell and seed."""
@@ -76,61 +81,78 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
 """By figure: its section's sentences about accuracy, as far as they can be counted."""
 
 
-def interval(differences: list[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the mean of differences; None of fewer than two.
+def interval(differences: list[float], pairs: int = 1) -> tuple[float, float] | None:
+    """The interval of the mean of differences; None of fewer than two.
 
-    >>> interval([1.0, 1.0, 1.0]), interval([1.0])
-    ((1.0, 1.0), None)
+    None, too, of differences that are all the same, which say nothing of their error.
+
+    Args:
+        differences: Of one pair, within seeds.
+        pairs: So many intervals miss in 5 % of all cases at most, taken together.
+
+    Example:
+        >>> low, high = interval([1.0, 2.0, 3.0])
+        >>> round(low, 3), round(high, 3)
+        (-0.484, 4.484)
+        >>> interval([1.0, 1.0, 1.0]), interval([1.0])
+        (None, None)
+
     """
     error = standard_error(differences)
-    if error is None:
+    if error is None or error < ROUNDING:
         return None
-    half = STUDENT[min(len(differences) - 1, len(STUDENT)) - 1] * error
+    half = float(stdtrit(len(differences) - 1, 1 - DOUBT / pairs / 2)) * error
     return mean(differences) - half, mean(differences) + half
 
 
-def verdict(kind: str, differences: list[float]) -> str:
-    """Whether differences (in points) confirm that they are of a kind.
+def verdict(kind: str, differences: list[float], pairs: int = 1) -> str:
+    """Whether differences (in points) confirm that they are of a kind, or refute it.
 
-    >>> verdict("above", [1.0, 1.1, 0.9]), verdict("above", [-1.0, -1.1, -0.9])
-    ('confirmed', 'refuted')
-    >>> verdict("above", [1.0, -1.0]), verdict("comparable", [0.1, 0.12, 0.11])
-    ('open', 'confirmed')
+    Args:
+        kind: Of a `Claim`.
+        differences: Of one pair, within seeds.
+        pairs: Of the claim: any of them may refute it.
+
+    Example:
+        >>> verdict("above", [1.0, 1.1, 0.9]), verdict("above", [-1.0, -1.1, -0.9])
+        ('confirmed', 'refuted')
+        >>> verdict("above", [1.0, -1.0]), verdict("comparable", [0.1, 0.12, 0.11])
+        ('open', 'confirmed')
+        >>> verdict("above", [-1.0, -1.4, -0.6]), verdict("above", [-1.0, -1.4, -0.6], pairs=20)
+        ('refuted', 'open')
+
     """
-    limits = interval(differences)
-    if limits is None:
+    limits, of_all = interval(differences), interval(differences, pairs)
+    if limits is None or of_all is None:
         return "open"
-    low, high = limits
     least = -COMPARABLE if kind.startswith("comparable") else 0.0
     most = COMPARABLE if kind == "comparable" else float("inf")
-    if high < least or low > most:
+    if of_all[1] < least or of_all[0] > most:
         return "refuted"
-    return "confirmed" if low > least and high < most else "open"
+    return "confirmed" if limits[0] > least and limits[1] < most else "open"
 
 
 def judged(
-    figure: str, cells: list[Cell], curves: Curves, diverged: Mapping[Cell, list[int]]
+    figure: str, panels: Sequence[Panel], curves: Curves, lost: Mapping[Cell, str]
 ) -> list[dict[str, Any]]:
     """Every claim of a figure in every panel that it is about, with its verdict and why.
 
     Args:
         figure: Its name.
-        cells: That there are runs of.
+        panels: Of the figure.
         curves: The runs.
-        diverged: Seeds of cells that diverged: what survivors say leaves a claim open.
+        lost: What happened to cells that diverged, or are not trained because they would. Claims
+            about them stay open: what survivors say does not count.
 
     """
-    panels = list(
-        dict.fromkeys((c.alpha, c.nodes, c.method) for c in cells if c.method != "allreduce-sgd")
-    )
     rows = []
     for claim in CLAIMS[figure]:
         if claim.kind == "wider":
-            rows += _spreads(claim, panels, curves)
+            rows += _spreads(claim, panels, curves, lost)
             continue
         for panel in panels:
             if claim.alpha in (None, panel[0]):
-                rows.append(_row(claim, panel, *_compared(claim, panel, curves, diverged)))
+                rows.append(_row(claim, panel, *_compared(claim, panel, curves, lost)))
     return rows
 
 
@@ -144,21 +166,18 @@ def _row(claim: Claim, panel: Panel, outcome: str, why: str) -> dict[str, Any]:
 
 
 def _compared(
-    claim: Claim, panel: Panel, curves: Curves, diverged: Mapping[Cell, list[int]]
+    claim: Claim, panel: Panel, curves: Curves, lost: Mapping[Cell, str]
 ) -> tuple[str, str]:
     """The verdict on all pairs, and of those that decide it the furthest from what is claimed."""
-    present = {c.topology for c in curves if (c.alpha, c.nodes, c.method) == panel}
-    asked = list(dict.fromkeys([*claim.ahead, *claim.behind]))
-    missing = [spec for spec in asked if spec not in present]
+    asked = [Cell(*panel, spec) for spec in dict.fromkeys([*claim.ahead, *claim.behind])]
+    missing = [cell.topology for cell in asked if cell not in curves and cell not in lost]
+    pairs = [(one, other) for one in claim.ahead for other in claim.behind]
     gaps: list[tuple[str, float, str]] = []
-    for one in claim.ahead:
-        for other in claim.behind:
-            if one in missing or other in missing:
-                continue
-            gap = differences(curves, Cell(*panel, one), Cell(*panel, other), claim.whole_way)
-            if gap:
-                pair = f"{one} − {other}: {shown(gap)}"
-                gaps.append((verdict(claim.kind, gap), mean(gap), pair))
+    for one, other in pairs:
+        gap = differences(curves, Cell(*panel, one), Cell(*panel, other), claim.whole_way)
+        if gap:
+            outcome = verdict(claim.kind, gap, len(pairs))
+            gaps.append((outcome, mean(gap), f"{one} − {other}: {shown(gap)}"))
     outcomes = [outcome for outcome, _, _ in gaps]
     decides = next((o for o in ("refuted", "open") if o in outcomes), "confirmed")
     alike = claim.kind == "comparable"
@@ -166,14 +185,16 @@ def _compared(
     why = min(deciding, default=(0.0, "no runs"))[1]
     if missing:
         why += f"; without {', '.join(missing)}"
-    lost = {spec: diverged[cell] for spec in asked if (cell := Cell(*panel, spec)) in diverged}
-    if lost:
-        seeds = (f"{spec} in seeds {listed(some)}" for spec, some in lost.items())
-        return "open", f"{why}; diverged: {', '.join(seeds)}"
+    if gone := _told(asked, lost):
+        return "open", f"{why}; {gone}"
     if "refuted" in outcomes:
         return "refuted", why
-    whole = outcomes and not missing and all(outcome == "confirmed" for outcome in outcomes)
-    return ("confirmed" if whole else "open"), why
+    return ("confirmed" if outcomes == ["confirmed"] * len(pairs) else "open"), why
+
+
+def _told(cells: Iterable[Cell], lost: Mapping[Cell, str]) -> str:
+    """What happened to those of the cells to which something did."""
+    return "; ".join(f"{cell.topology} {lost[cell]}" for cell in cells if cell in lost)
 
 
 def differences(curves: Curves, one: Cell, other: Cell, whole_way: bool = False) -> list[float]:
@@ -191,23 +212,40 @@ def _points(rows: list[Metrics], whole_way: bool) -> float:
     return 100 * mean(row["test_accuracy"] for row in (rows if whole_way else rows[-1:]))
 
 
-def _spreads(claim: Claim, panels: list[Panel], curves: Curves) -> list[dict[str, Any]]:
-    """By how much more accuracies range at the smallest α than at the largest."""
+def _spreads(
+    claim: Claim, panels: Sequence[Panel], curves: Curves, lost: Mapping[Cell, str]
+) -> list[dict[str, Any]]:
+    """By how much more accuracies range at the smallest α than at the largest.
+
+    Of topologies that have runs in both panels; where some do not, that leaves it open.
+    """
     alphas = sorted({panel[0] for panel in panels})
     rows = []
     for n, method in dict.fromkeys((panel[1], panel[2]) for panel in panels):
         small, large = ((a, n, method) for a in (alphas[0], alphas[-1]))
-        ranges = [_ranges(panel, curves) for panel in (small, large)]
+        mine = [[c for c in (*curves, *lost) if (c.alpha, c.nodes, c.method) == p]
+                for p in (small, large)]  # fmt: skip
+        known = list(dict.fromkeys(cell.topology for cells in mine for cell in cells))
+        whole = [t for t in known if all(Cell(*p, t) in curves for p in (small, large))]
+        ranges = [_ranges([curves[Cell(*p, t)] for t in whole]) for p in (small, large)]
         gap = [ranges[0][seed] - ranges[1][seed] for seed in ranges[0] if seed in ranges[1]]
-        usable = gap if len(alphas) > 1 else []
-        why = f"range at α={alphas[0]:g} − at {alphas[-1]:g}: {shown(usable)}" if usable else ""
-        rows.append(_row(claim, small, verdict("above", usable), why or "needs runs of two α"))
+        if len(alphas) == 1 or not gap:
+            rows.append(_row(claim, small, "open", "needs runs of two α"))
+            continue
+        why = f"range at α={alphas[0]:g} − at {alphas[-1]:g}: {shown(gap)}"
+        gone = _told(dict.fromkeys(c for cells in mine for c in cells), lost)
+        missing = [t for t in known if t not in whole and t not in gone]
+        if missing:
+            why += f"; without {', '.join(missing)}"
+        if gone:
+            why += f"; {gone}"
+        outcome = "open" if missing or gone else verdict("above", gap)
+        rows.append(_row(claim, small, outcome, why))
     return rows
 
 
-def _ranges(panel: Panel, curves: Curves) -> dict[int, float]:
+def _ranges(runs: list[Mapping[int, list[Metrics]]]) -> dict[int, float]:
     """The range of final accuracies over topologies, of every seed that all of them have."""
-    runs = [r for c, r in curves.items() if (c.alpha, c.nodes, c.method) == panel]
     if len(runs) < 2:
         return {}
     ends = {s: [_points(r[s], False) for r in runs if s in r] for s in runs[0]}

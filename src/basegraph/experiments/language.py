@@ -95,7 +95,7 @@ class Experiment(Campaign[tuple[str, str], Key]):
         resume: bool,
     ) -> None:
         arms = list(arms)
-        self.pairs = [(split, arm) for split in splits for arm in arms]
+        self.pairs = list(dict.fromkeys((split, arm) for split in splits for arm in arms))
         for _, arm in self.pairs:
             if arm not in ARMS:
                 raise unknown("methods", arm, ARMS)

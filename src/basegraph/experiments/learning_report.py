@@ -72,13 +72,14 @@ def report(
         return [], [], missing
     curves = curves_of(experiment, kept)
     table = summary(experiment, finished, curves)
-    claims = judged(name, list(curves), curves, experiment.diverged_seeds(finished))
+    panels = panels_of(experiment.figure)
+    claims = judged(name, panels, curves, lost_cells(experiment, finished))
     folder.table("learning.csv", table)
     folder.text("learning.md", markdown(table))
     folder.text("claims.md", markdown(claims) + "\n" + _orders(experiment, table))
     folder.text("milestones.md", markdown(milestones(curves)))
     folder.table("curves.csv", [row for key, rows in kept.items() for row in _curve(key, rows)])
-    for panel in panels_of(experiment.figure):
+    for panel in panels:
         drawn = {key: rows for key, rows in kept.items() if _in(key, panel)}
         runs = [
             {"run": key.name, "config": _shown(key), "rows": rows} for key, rows in drawn.items()
@@ -91,6 +92,15 @@ def report(
                 title=_title(experiment, panel),
             )
     return table, claims, missing
+
+
+def lost_cells(experiment: Experiment, finished: dict[Key, list[Metrics]]) -> dict[Cell, str]:
+    """What happened to cells of which not all runs say something."""
+    diverged = experiment.diverged_seeds(finished)
+    told = {cell: f"diverged in seeds {listed(seeds)}" for cell, seeds in diverged.items()}
+    told |= dict.fromkeys(experiment.hopeless(), "diverged with every η")
+    told |= {c: told[other] for c, other in experiment.every.same.items() if other in told}
+    return told | dict.fromkeys(experiment.every.unstable, "is unstable")
 
 
 def curves_of(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> Curves:
