@@ -52,6 +52,7 @@ def read(folder: Path) -> tuple[dict[str, dict[int, Rows]], dict[int, float]]:
                 lowest=config.get("lr_min", 0.0),
                 warmup_start=config.get("warmup_start", 0.0),
                 changes=config.get("lr_changes", "step"),
+                cosine_epochs=config.get("cosine_epochs", 0),
             )
     return dict(runs), rates
 

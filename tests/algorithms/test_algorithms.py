@@ -72,6 +72,23 @@ def test_d2_published_is_the_published_program():
         assert torch.allclose(x, p, atol=1e-5, rtol=0)
 
 
+def test_qg_dsgdm_published_is_the_published_program():
+    """Its statements: the correction is taken after the gradient step, and divided by β."""
+    draws = torch.Generator().manual_seed(0)
+    p, hat_momentum, beta = torch.randn(5, D, generator=draws), torch.zeros(5, D), 0.9
+    w = torch.tensor(bg.topology("ring", n=5)[0].matrix().toarray(), dtype=torch.float32)
+    method = algorithm("qg-dsgdm-published", momentum=beta)
+    x, state = p.clone(), method.init(p)
+    for lr in (0.1, 0.1, 0.05):
+        grad = torch.randn(5, D, generator=draws)
+        p = p - lr * (grad + beta * hat_momentum)
+        d = p * 1.0
+        p = w @ p
+        hat_momentum = beta * hat_momentum + (1 - beta) * ((d - p) / beta)
+        x, state = method.step(x, grad, state, lr, lambda v: w @ v)
+        assert torch.allclose(x, p, atol=1e-5, rtol=0)
+
+
 def test_d2_published_does_not_double_trained_models():
     method = algorithm("d2-published")
     x = np.ones((1, 1))

@@ -13,7 +13,7 @@ from support.quadratics import D, Quadratics, average, mixes, run, topology_of
 
 NOT_CENTRALIZED = {"d2-published"}
 """It begins by doubling x and takes gradients twice, as published code does."""
-OVERSHOOTS = {"d2", "exact-diffusion", "decentlam"}
+OVERSHOOTS = {"d2", "exact-diffusion", "decentlam", "qg-dsgdm-published"}
 """Without gradients they do not only mix: they extrapolate, or keep a momentum of the mixing."""
 NONLINEAR = {"adamw"}
 """A node divides by what its own gradients were, so the mean does not follow a mean gradient."""
@@ -218,7 +218,8 @@ def centralized(name, x, gradients, rates):
     if name in ADAM:
         yield from adam(x, gradients, rates)
         return
-    beta = 0.9 if "momentum" in bg.ALGORITHMS[name].options else 0.0
+    plain = name == "qg-dsgdm-published" or "momentum" not in bg.ALGORITHMS[name].options
+    beta = 0.0 if plain else 0.9
     u = m = descent = 0 * x
     if name == "d2-published":
         descent = -x

@@ -25,6 +25,7 @@ from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder
 from basegraph.plots.learning import labels
 from basegraph.training.config import RunConfig
+from basegraph.training.schedule import learning_rate
 from support.cli import ok, run_here
 
 TINY = ["--dataset", "digits", "--epochs", "2", "--seed", "0:1", "--lr", "0.1,0.01", "-n", "4",
@@ -75,16 +76,35 @@ def test_seeds_share_a_curve_and_topologies_do_not():
 
 
 def test_the_published_settings_and_ours():
-    ours = RunConfig(**preset("ours", "cifar10", "vgg11"))
+    ours = RunConfig(**preset("ours", "cifar10", "vgg11", 500))
     assert ours == RunConfig(model="vgg11")
-    published = RunConfig(**preset("published", "cifar10", "vgg11"))
+    published = RunConfig(**preset("published", "cifar10", "vgg11", 500))
     assert (published.normalize, published.model) == ("half", "vgg11:groups=8")
     assert (published.lr_min, published.warmup_start, published.lr_changes) == (1e-4, 5e-5, "epoch")
-    gray = preset("published", "fashion-mnist", "lenet")
+    assert published.cosine_epochs == 500
+    gray = preset("published", "fashion-mnist", "lenet", 200)
     assert (gray["normalize"], gray["model"]) == ("none", "lenet:order=published")
-    assert preset("published", "cifar10", "vgg11:groups=4")["model"] == "vgg11:groups=4"
+    assert preset("published", "cifar10", "vgg11:groups=4", 500)["model"] == "vgg11:groups=4"
     with pytest.raises(bg.InvalidArgument, match="settings='mine': must be published or ours"):
-        preset("mine", "cifar10", "vgg11")
+        preset("mine", "cifar10", "vgg11", 500)
+
+
+@pytest.mark.parametrize(("epochs", "last"), [(200, 8.438e-4), (500, 2.193e-4)])
+def test_the_published_learning_rate(epochs, last):
+    """As timm's scheduler gives it with `warmup_prefix`: its cosine is cut off by the end."""
+    config = RunConfig(**preset("published", "cifar10", "lenet", epochs), epochs=epochs, lr=0.1)
+    rates = [
+        learning_rate(
+            epoch, 1, epochs, peak=0.1, warmup=config.warmup, schedule=config.schedule,
+            lowest=config.lr_min, warmup_start=config.warmup_start, changes=config.lr_changes,
+            cosine_epochs=config.cosine_epochs,
+        )
+        for epoch in range(epochs)
+    ]  # fmt: skip
+    assert rates[:3] == pytest.approx([5e-5, 0.010045, 0.02004])
+    assert max(rates) == rates[10] == 0.1
+    assert rates[10 + epochs // 2] == pytest.approx((0.1 + 1e-4) / 2)
+    assert rates[-1] == pytest.approx(last, rel=1e-3)
 
 
 def test_claims_are_judged_by_differences_within_seeds():

@@ -21,7 +21,7 @@ from basegraph.algorithms.exact_diffusion import exact_diffusion
 from basegraph.algorithms.gradient_tracking import gradient_tracking
 from basegraph.algorithms.method import Method
 from basegraph.algorithms.momentum_tracking import momentum_tracking
-from basegraph.algorithms.qg_dsgdm import qg_dsgdm
+from basegraph.algorithms.qg_dsgdm import qg_dsgdm, qg_dsgdm_published
 from basegraph.algorithms.sgp import sgp
 from basegraph.errors import InvalidArgument
 from basegraph.specs import Entry, catalog, parse, refuse_twice, spec_of, split_specs
@@ -30,6 +30,7 @@ _FACTORIES: dict[str, Callable[..., Method]] = {
     "dsgd": dsgd,
     "dsgdm": dsgdm,
     "qg-dsgdm": qg_dsgdm,
+    "qg-dsgdm-published": qg_dsgdm_published,
     "d2": d2,
     "d2-published": d2_published,
     "gradient-tracking": gradient_tracking,

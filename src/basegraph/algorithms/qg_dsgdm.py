@@ -1,4 +1,4 @@
-"""QG-DSGDm: quasi-global momentum (Lin et al. 2021)."""
+"""QG-DSGDm: quasi-global momentum (Lin et al. 2021), and what published code computes for it."""
 
 from __future__ import annotations
 
@@ -42,3 +42,32 @@ def qg_dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
         return moved, QuasiGlobal(m)
 
     return Method("qg-dsgdm", lambda x: QuasiGlobal(0 * x), step, keeps_state=True)
+
+
+def qg_dsgdm_published(momentum: float = 0.9) -> Method:
+    """What the paper's public code computes for QG-DSGDm: m ← βm + (1-β)(x½ - x⁺)/β.
+
+    u = βm + g; x½ = x - ηu; x⁺ = mix(x½). This is not quasi-global momentum: the move is counted
+    from x½, after the gradient step, and divided by β instead of η. So m follows the mixing alone,
+    in the unit of parameters; it sums to zero over the nodes, whose mean is that of SGD without
+    momentum. It is here so that the paper's figure can be reproduced under an honest name.
+
+    Args:
+        momentum: β in [0, 1).
+
+    Raises:
+        InvalidArgument: If the momentum is not in [0, 1).
+
+    """
+    below_one(momentum=momentum)
+    scale = (1 - momentum) / momentum if momentum else 0.0
+
+    def step(
+        x: Array, grad: Array, state: QuasiGlobal, lr: float, mix: Mix
+    ) -> tuple[Array, QuasiGlobal]:
+        half = x - lr * (momentum * state.momentum + grad)
+        moved = mix(half)
+        m = momentum * state.momentum + scale * (half - moved)
+        return moved, QuasiGlobal(m)
+
+    return Method("qg-dsgdm-published", lambda x: QuasiGlobal(0 * x), step)

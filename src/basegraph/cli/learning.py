@@ -116,7 +116,7 @@ def learning(
         "precision": precision,
         "device": device,
         "checkpoint_every": max(1, passes // CHECKPOINTS),
-        **recipe.preset(settings or drawn.settings, data, network),
+        **recipe.preset(settings or drawn.settings, data, network, passes),
     }
     if drawn.evaluates_all:
         fields |= {"evaluate_samples": 0, "evaluate_nodes": 0}

@@ -69,7 +69,13 @@ FIGURES = {
         (0.1,),
         (25,),
         (*BASES, *EXISTING),
-        ("d2:damping=auto", "d2-published", "qg-dsgdm", "gradient-tracking"),
+        (
+            "d2:damping=auto",
+            "d2-published",
+            "qg-dsgdm",
+            "qg-dsgdm-published",
+            "gradient-tracking",
+        ),
     ),
     "equistatic": Figure((10.0, 0.1), (25,), (*BASES, *STATIC)),
     "sixteen": Figure((10.0, 0.1), (16,), ("base:k=1", "base:k=3", *EXISTING)),
@@ -98,19 +104,20 @@ def paper_epochs(dataset: str) -> int:
     return 200 if paper_model(dataset) == "lenet" else 500
 
 
-def preset(name: str, dataset: str, model: str) -> dict[str, Any]:
+def preset(name: str, dataset: str, model: str, epochs: int) -> dict[str, Any]:
     """The fields of a preset, with the model's options; a model that has options keeps them.
 
     Example:
-        >>> preset("published", "cifar10", "vgg11")["model"]
+        >>> preset("published", "cifar10", "vgg11", 500)["model"]
         'vgg11:groups=8'
-        >>> preset("ours", "cifar10", "vgg11")
+        >>> preset("ours", "cifar10", "vgg11", 500)
         {'model': 'vgg11'}
 
     Args:
         name: `published` (the paper's public code) or `ours` (the defaults).
         dataset: Its name.
         model: A model for images.
+        epochs: Of a run. The published cosine is as long, though it begins after the warm-up.
 
     Raises:
         InvalidArgument: If there is no such preset, or the dataset is a text.
@@ -130,6 +137,7 @@ def preset(name: str, dataset: str, model: str) -> dict[str, Any]:
         "padding": "black",
         "lr_min": 1e-4,
         "lr_changes": "epoch",
+        "cosine_epochs": epochs,
         "warmup_start": 5e-5,
     }
 

@@ -147,6 +147,12 @@ class RunConfig:
     lr_min: float = setting(
         0.0, "Where the cosine ends; at most lr.", number=FROM_ZERO, missing=0.0
     )
+    cosine_epochs: int = setting(
+        0,
+        "Length of the cosine; 0: all epochs after the warm-up. A longer one is cut off.",
+        low=0,
+        missing=0,
+    )
     lr_changes: str = setting(
         "step",
         "How often the learning rate changes: every step, or every epoch.",

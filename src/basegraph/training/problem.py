@@ -202,6 +202,7 @@ class Problem:
             lowest=self.config.lr_min,
             warmup_start=self.config.warmup_start,
             changes=self.config.lr_changes,
+            cosine_epochs=self.config.cosine_epochs,
         )
 
     def round_number(self, step: int) -> int | None:

@@ -16,6 +16,7 @@ def learning_rate(
     lowest: float = 0.0,
     warmup_start: float = 0.0,
     changes: str = "step",
+    cosine_epochs: int = 0,
 ) -> float:
     """Linear warm-up to `peak`, then half a cosine down to `lowest` (or `peak` for ever).
 
@@ -30,6 +31,8 @@ def learning_rate(
         warmup_start: Where the warm-up begins: the first step is one step above it, or the first
             epoch at it.
         changes: `step` or `epoch`: how often the learning rate changes.
+        cosine_epochs: How long the half cosine would be; 0: as long as the run is after the
+            warm-up. A longer one is cut off by the end, a shorter one is followed by `lowest`.
 
     Example:
         >>> plan = {"peak": 1.0, "warmup": 2, "schedule": "cosine"}
@@ -38,6 +41,8 @@ def learning_rate(
         >>> plan |= {"lowest": 0.2, "warmup_start": 0.4, "changes": "epoch"}
         >>> [round(learning_rate(step, 2, 20, **plan), 3) for step in (0, 1, 2, 3, 4, 22, 39)]
         [0.4, 0.4, 0.7, 0.7, 1.0, 0.6, 0.206]
+        >>> [round(learning_rate(s, 2, 20, **plan, cosine_epochs=20), 3) for s in (4, 24, 39)]
+        [1.0, 0.6, 0.244]
 
     """
     ahead = 1
@@ -48,5 +53,6 @@ def learning_rate(
         return warmup_start + (peak - warmup_start) * (step + ahead) / rising
     if schedule == "constant":
         return peak
-    total = epochs * steps_per_epoch
-    return lowest + (peak - lowest) * (1 + cos(pi * (step - rising) / (total - rising))) / 2
+    length = cosine_epochs * steps_per_epoch or epochs * steps_per_epoch - rising
+    done = min(1.0, (step - rising) / length)
+    return lowest + (peak - lowest) * (1 + cos(pi * done)) / 2
