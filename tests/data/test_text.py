@@ -156,3 +156,28 @@ def test_tokens_are_of_the_vocabulary(inputs, targets, complaint):
     split = bg.Split(inputs, targets)
     with pytest.raises(DataError, match=complaint):
         bg.Dataset("tokens", split, split, vocabulary=9)
+
+
+def test_links_are_followed_and_capitals_read(folder, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "far.TXT").write_bytes(bytes(100))
+    (folder / "link").symlink_to(elsewhere)
+    (folder / "deep" / "loop").symlink_to(folder)
+    (folder / "other.txt").symlink_to(folder / "a.txt")
+    dataset = text(folder, context=CONTEXT)
+    assert dataset.text.domains == ("a", "b", "deep/c", "link/far", "other")
+    (folder / "gone.txt").symlink_to(folder / "nothing")
+    with pytest.raises(DataError, match=r"gone\.txt: is a link to nothing"):
+        text(folder, context=CONTEXT)
+
+
+def test_two_files_of_one_name_are_refused(folder):
+    (folder / "a.TXT").write_bytes(bytes(100))
+    with pytest.raises(DataError, match=r"differ in the case of \.txt alone"):
+        text(folder, context=CONTEXT)
+
+
+def test_a_text_larger_than_memory_is_refused_unread(folder, monkeypatch):
+    monkeypatch.setattr("basegraph.data._text.available_memory", lambda: 1000)
+    with pytest.raises(DataError, match="has 1418 bytes of text, what memory is left here is 1000"):
+        text(folder, context=CONTEXT)

@@ -69,6 +69,24 @@ def test_windows_know_their_bytes(file, tmp_path):
     assert dataset.text.tokenizer == str(file)
 
 
+@pytest.mark.parametrize("asks", ["truncation", "padding", "both"])
+def test_files_that_cut_and_pad_sentences_read_whole_texts(file, tmp_path, asks):
+    """As those of sentence encoders do: cut texts would be lost, padding would be trained on."""
+    (tmp_path / "words.txt").write_text(WORDS * 20, encoding="utf-8")
+    other = Tokenizer.from_file(str(file))
+    if asks != "padding":
+        other.enable_truncation(16)
+    if asks != "truncation":
+        other.enable_padding(pad_to_multiple_of=512)
+    other.save(str(tmp_path / "other.json"))
+    plain, same = (
+        text(tmp_path / "words.txt", context=CONTEXT, tokenizer=tokenizer)
+        for tokenizer in (file, tmp_path / "other.json")
+    )
+    assert np.array_equal(plain.train.inputs, same.train.inputs)
+    assert np.array_equal(plain.text.train_bytes, same.text.train_bytes)
+
+
 def test_what_is_not_utf8_needs_bytes(file, tmp_path):
     (tmp_path / "latin.txt").write_bytes("café ".encode("latin-1") * 40)
     with pytest.raises(DataError, match=r"latin\.txt: byte 3 is not UTF-8"):

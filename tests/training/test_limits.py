@@ -13,6 +13,8 @@ from basegraph.models.networks import build
 from basegraph.training import estimate, memory, problem
 from basegraph.training._train import train
 from basegraph.training.config import RunConfig
+from basegraph.training.datasets import load_dataset
+from basegraph.training.modules import build_model, model_form
 from basegraph.training.problem import Problem
 from basegraph.training.watcher import Watcher
 
@@ -114,3 +116,42 @@ def test_memory_counts_what_a_method_keeps(fields, vectors):
     activations = on_cpu - vectors[0] * 4 * model.size
     assert 0 < activations < 4 * model.size * config.batch
     assert captured - on_cpu == (vectors[1] - vectors[0]) * 4 * model.size
+
+
+@pytest.mark.parametrize(
+    ("model", "complaint"),
+    [
+        ("gpt:layers=4,width=8192,heads=8,context=64", "needs about .* GiB"),
+        ("gpt:layers=100000,width=320000,heads=5,context=64", "at most 2\\^40"),
+        ("gpt:width=64,heads=2,context=64,vocabulary=200000000000", "at most 2\\^40"),
+    ],
+)
+def test_large_models_are_refused_before_they_are_built(model, complaint, monkeypatch, tmp_path):
+    def drawn(*arguments, **options):
+        raise AssertionError("drawn before the size was looked at")
+
+    monkeypatch.setattr(memory, "free_memory", lambda device: 2**30)
+    monkeypatch.setattr("basegraph.training._train.build_model", drawn)
+    with pytest.raises(bg.BasegraphError, match=complaint):
+        train(RunConfig(nodes=2, dataset="text", model=model), tmp_path / "run")
+
+
+def test_the_form_of_a_model_is_as_large_as_the_model():
+    for config in (
+        RunConfig(dataset="text", model="gpt-tiny"),
+        RunConfig(dataset="digits", model="mlp"),
+        RunConfig(dataset="digits", model="resnet18", batch=3),
+    ):
+        dataset = load_dataset(config)
+        form, built = model_form(config, dataset), FlatModel(build_model(config, dataset))
+        device = torch.device("cpu")
+        assert (form.names, form.shapes) == (built.names, built.shapes)
+        sizes = [memory.bytes_of_run(config, each, dataset, device) for each in (form, built)]
+        assert sizes[0] == sizes[1] > 0
+
+
+def test_nodes_that_never_communicate_are_told(tmp_path):
+    lines = []
+    config = RunConfig(nodes=2, epochs=1, epoch_steps=3, local_steps=4)
+    train(config, tmp_path / "run", watcher=Watcher(noted=lines.append))
+    assert lines == ["nodes never communicate: local_steps is 4, and the run has 3 steps"]

@@ -215,3 +215,11 @@ def test_other_data_are_not_resumed(tmp_path):
     other = Dataset("digits", digits.train.take(order), digits.test, 10)
     with pytest.raises(bg.InvalidArgument, match="was run on other data or models"):
         train(config, tmp_path / "run", dataset=other, resume=True)
+    tested = Dataset("digits", digits.train, digits.test.take(np.arange(300)), 10)
+    with pytest.raises(bg.InvalidArgument, match="was run on other data or models"):
+        train(config, tmp_path / "run", dataset=tested, resume=True)
+    checkpoint = RunFolder(tmp_path / "run", resume=True)
+    saved = checkpoint.load()
+    before = saved.facts["fingerprint"].partition("-")[0]  # as an earlier version wrote it
+    checkpoint.save(saved.tensors, {**saved.facts, "fingerprint": before})
+    train(config, tmp_path / "run", dataset=digits, resume=True)

@@ -6,6 +6,7 @@ import json
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
 
 import basegraph as bg
@@ -121,9 +122,61 @@ def test_what_cannot_be_done_is_one_line(run, flags, complaint):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_only_tokens_of_the_tokenizer_are_written(tmp_path):
+    """A model may know more than there are bytes."""
+    wide = bg.RunConfig(**{**vars(CONFIG), "model": f"{CONFIG.model},vocabulary=1000"})
+    bg.train(wide, tmp_path / "run")
+    written = bg.sample(tmp_path / "run", tokens=300, temperature=5.0)
+    assert max(written.tokens) < 256
+    assert len(set(written.tokens)) > 50
+
+
+def test_prompts_of_any_bytes(run):
+    """A byte of a command line that is not UTF-8 comes as half a surrogate pair."""
+    written = bg.sample(run, prompt="\udcff\udcfe", tokens=3)
+    assert written.prompt == "��"
+    with pytest.raises(bg.InvalidArgument, match=r"prompt=.*: must be text"):
+        bg.sample(run, prompt="\ud800", tokens=3)
+
+
+def words_only(path):
+    """A tokenizer that has no token for white space."""
+    made = Tokenizer(models.WordLevel({"<unk>": 0, "The": 1, "king": 2}, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.save(str(path))
+
+
+def test_the_default_prompt_has_tokens(tmp_path):
+    words_only(tmp_path / "words.json")
+    config = bg.RunConfig(**{**vars(CONFIG), "tokenizer": str(tmp_path / "words.json")})
+    bg.train(config, tmp_path / "run")
+    assert bg.sample(tmp_path / "run", tokens=3).prompt == "The"
+    done = run_here("sample", tmp_path / "run", "--prompt", "\n")
+    assert done.returncode == 2
+    assert done.stderr.endswith("must not be empty: the first token follows one\n")
+    (tmp_path / "words.json").write_text((tmp_path / "words.json").read_text() + "\n")
+    with pytest.raises(bg.InvalidArgument, match=r"was trained with another .*words\.json"):
+        bg.sample(tmp_path / "run", tokens=3)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"temperature": "hot"}, {"temperature": None}, {"context": -3}, {"context": 0}]
+)
+def test_wrong_values_from_python(run, wrong):
+    (name,) = wrong
+    with pytest.raises(bg.InvalidArgument, match=f"{name}=.*must be"):
+        bg.sample(run, **wrong)
+
+
+def test_the_coldest_draws_are_the_likeliest_tokens():
+    module = After()
+    cold = generate(module, [3], 6, None, 1e-320, seed=0)
+    assert cold == generate(module, [3], 6, None, 0.0, seed=0)
+
+
 def test_only_runs_on_text_write(tmp_path):
     bg.train(bg.RunConfig(nodes=2, epochs=1), tmp_path / "digits")
     done = run_here("sample", tmp_path / "digits")
     assert done.returncode == 2
-    assert "RUN='digits': was not trained on text" in done.stderr
+    assert "was trained on digits, which is no text" in done.stderr
     assert run_here("sample", tmp_path).returncode == 2

@@ -14,8 +14,9 @@ from basegraph.cli.output import as_json
 def sample(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run on text")],
     prompt: Annotated[
-        str, typer.Option(metavar="TEXT", help="what the text begins with; default: a new line")
-    ] = "\n",
+        str | None,
+        typer.Option(metavar="TEXT", help="what the text begins with; default: a new line"),
+    ] = None,
     tokens: Annotated[str, typer.Option(metavar="INT", help="tokens to write")] = "200",
     temperature: Annotated[
         str, typer.Option(metavar="X", help="0: always the likeliest token; 1: as predicted")

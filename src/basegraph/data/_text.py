@@ -10,6 +10,8 @@ Shape legend: rows (N, T + 1); inputs and targets (N, T).
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ import numpy as np
 from basegraph.data.dataset import Array, DataError, Dataset, Labels, Split, Text
 from basegraph.data.tokenizer import ByteTokenizer, FileTokenizer, Tokenizer, Tokens
 from basegraph.errors import InvalidArgument
+from basegraph.storage.memory import available_memory
 from basegraph.topologies.core.integers import at_least
 
 CONTEXT = 256
@@ -41,7 +44,8 @@ def text(
     """Read a text file, or a folder of .txt files, as windows of tokens: every file is a domain.
 
     Args:
-        path: The file or folder; of a folder, all .txt files in it and below it.
+        path: The file or folder; of a folder, all .txt files in it and below it, links followed,
+            but for hidden ones.
         context: Tokens of a window.
         tokenizer: A tokenizer file of the `tokenizers` package; if left out, bytes are tokens.
         held_out: The share of every file, at its end, that is the test text: at least one window.
@@ -72,7 +76,7 @@ def text(
     if not 0 <= held_out < 1:
         raise InvalidArgument("held_out", held_out, "must be a number in [0, 1)")
     files = _files(Path(path))
-    chosen: Tokenizer = ByteTokenizer() if tokenizer is None else FileTokenizer(Path(tokenizer))
+    chosen = ByteTokenizer() if tokenizer is None else FileTokenizer(Path(tokenizer))
     parts = [_windows(file, chosen, context, held_out) for file in files.values()]
     train, test = _joined([p.train for p in parts]), _joined([p.test for p in parts])
     facts = Text(
@@ -81,6 +85,7 @@ def text(
         train.sizes,
         test.sizes,
         "" if tokenizer is None else str(tokenizer),
+        "" if isinstance(chosen, ByteTokenizer) else chosen.checksum,
     )
     return Dataset(
         name or f"text:{path}",
@@ -111,9 +116,10 @@ def _files(path: Path) -> dict[str, Path]:
     if path.is_file():
         files = {path.stem: path}
     elif path.is_dir():
-        below = [p.relative_to(path) for p in sorted(path.rglob("*.txt")) if p.is_file()]
-        shown = [p for p in below if not any(part.startswith(".") for part in p.parts)]
-        files = {p.with_suffix("").as_posix(): path / p for p in shown}
+        below = sorted(p.relative_to(path) for p in _text_files(path))
+        files = {p.with_suffix("").as_posix(): path / p for p in below}
+        if len(files) < len(below):
+            raise DataError(f"{path}: has two files whose names differ in the case of .txt alone")
     else:
         raise DataError(f"text:{path}: there is no such file or folder")
     if not files:
@@ -122,9 +128,29 @@ def _files(path: Path) -> dict[str, Path]:
         if not domain.isprintable():
             raise DataError(f"{path}: the name of the file {domain!r} is not printable")
     total = sum(file.stat().st_size for file in files.values())
-    if total > MAX_TEXT_BYTES:
-        raise DataError(f"{path}: has {total} bytes of text, the limit is {MAX_TEXT_BYTES}")
+    limit = min(MAX_TEXT_BYTES, available_memory())
+    if total > limit:
+        why = "the limit" if limit == MAX_TEXT_BYTES else "what memory is left here"
+        raise DataError(f"{path}: has {total} bytes of text, {why} is {limit}")
     return files
+
+
+def _text_files(folder: Path) -> Iterator[Path]:
+    """All .txt files in a folder and below it that are not hidden, each folder once."""
+    entered: set[Path] = set()
+    for where, folders, names in os.walk(folder, followlinks=True):
+        here = Path(where)
+        entered.add(here.resolve())
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".") and (here / name).resolve() not in entered
+        )
+        for name in names:
+            if name.lower().endswith(".txt") and not name.startswith("."):
+                if not (here / name).exists():
+                    raise DataError(f"{here / name}: is a link to nothing")
+                yield here / name
 
 
 def _windows(path: Path, tokenizer: Tokenizer, context: int, held_out: float) -> _File:

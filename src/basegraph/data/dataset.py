@@ -132,6 +132,7 @@ class Text:
         train_bytes: (N,) bytes of text that the targets of every training window stand for.
         test_bytes: (N,) the same of test windows.
         tokenizer: The tokenizer's file; empty: every byte is a token.
+        tokenizer_checksum: Of that file.
 
     """
 
@@ -140,6 +141,7 @@ class Text:
     train_bytes: Labels
     test_bytes: Labels
     tokenizer: str = ""
+    tokenizer_checksum: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -86,6 +87,9 @@ class FileTokenizer:
             self._tokenizer: Any = tokenizers.Tokenizer.from_file(str(path))
         except Exception as error:  # of the package's own kind, whatever is wrong with the file
             raise DataError(f"{path}: is not a tokenizer: {error}") from None
+        self._tokenizer.no_truncation()  # a file may ask for what suits single sentences
+        self._tokenizer.no_padding()
+        self.checksum = f"{zlib.crc32(path.read_bytes()):08x}"
         known = self._tokenizer.get_vocab(with_added_tokens=True)
         if not known:
             raise DataError(f"{path}: has an empty vocabulary")

@@ -19,6 +19,8 @@ CHUNK = 16384
 """Samples, or tokens of samples, that all models together evaluate at a time."""
 TOKENS_ON_GPU = 2**17
 """Tokens at a time on a GPU: fewer would not keep it busy while it reads all models."""
+WIDENED = 2**22
+"""Numbers of all nodes that are held in float64 at a time."""
 Outputs = Callable[[Tensor, Tensor], Tensor]
 """models (m, d), samples (b, ...) -> outputs (m, b, classes)"""
 
@@ -250,5 +252,8 @@ def consensus_distance(x_nd: Tensor) -> float:
         1.0
 
     """
-    centered = x_nd.double() - x_nd.double().mean(dim=0)
-    return float(centered.square().sum() / len(x_nd))
+    total = torch.zeros((), dtype=torch.float64, device=x_nd.device)
+    for part in torch.split(x_nd, max(1, WIDENED // len(x_nd)), dim=1):  # not all of it at once
+        wide = part.double()
+        total += (wide - wide.mean(dim=0)).square().sum()
+    return float(total / len(x_nd))

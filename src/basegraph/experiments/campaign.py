@@ -282,9 +282,18 @@ def listed(seeds: Iterable[int] | None) -> str:
     return ", ".join(map(str, seeds or ())) or "–"
 
 
-def spread(values: list[float]) -> float:
-    """The standard deviation of a sample; 0 of a single value."""
-    return stdev(values) if len(values) > 1 else 0.0
+def spread(values: list[float]) -> float | None:
+    """The standard deviation of a sample; a single value has none."""
+    return stdev(values) if len(values) > 1 else None
+
+
+def rounded(number: float | None, digits: int) -> float | str:
+    """A number of a table; – where there is none.
+
+    >>> rounded(spread([1.0, 2.0]), 2), rounded(spread([1.0]), 2)
+    (0.71, '–')
+    """
+    return "–" if number is None else round(number, digits)
 
 
 def standard_error(differences: list[float]) -> float | None:

@@ -6,7 +6,7 @@ import csv
 from statistics import mean
 from typing import Any, Literal
 
-from basegraph.experiments.campaign import listed, spread, standard_error
+from basegraph.experiments.campaign import listed, rounded, spread, standard_error
 from basegraph.experiments.language import Experiment, Key
 from basegraph.experiments.reporting import markdown
 from basegraph.plots.learning import draw_learning, title_of
@@ -110,9 +110,9 @@ def summary(
                 "seeds": len(ended),
                 "seeds diverged": listed(lost.get((split, arm))),
                 "bits/byte": round(mean(scores[SCORES[0]]), 4),
-                "±": round(spread(scores[SCORES[0]]), 4),
+                "±": rounded(spread(scores[SCORES[0]]), 4),
                 f"above {REFERENCE}": round(mean(gaps), 4) if gaps else "–",
-                "standard error": _error(gaps),
+                "standard error": rounded(standard_error(gaps), 4),
                 "averaged model": round(mean(scores[SCORES[1]]), 4),
                 "worst node": round(mean(scores[SCORES[2]]), 4),
                 "test windows": _different(tested),
@@ -128,12 +128,6 @@ def summary(
 
 def _different(counts: list[int]) -> str:
     return ", ".join(map(str, sorted(set(counts))))
-
-
-def _error(gaps: list[float]) -> float | str:
-    """The standard error of differences within seeds; one seed has none."""
-    error = standard_error(gaps)
-    return "–" if error is None else round(error, 4)
 
 
 def _named(key: Key) -> dict[str, Any]:

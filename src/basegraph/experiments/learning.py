@@ -15,12 +15,11 @@ from basegraph.errors import InvalidArgument
 from basegraph.experiments.campaign import Campaign
 from basegraph.experiments.grid import dataset_of, run_name
 from basegraph.experiments.store import ResultFolder
-from basegraph.models.flat import FlatModel
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core.sequence import Sequence
 from basegraph.training.config import RunConfig
 from basegraph.training.metrics import Metrics
-from basegraph.training.modules import build_model
+from basegraph.training.modules import model_form
 from basegraph.training.problem import make_method
 from basegraph.training.traffic import BytesSent
 
@@ -270,7 +269,7 @@ class Experiment(Campaign[Cell, Key]):
         """
         first = {key.cell: config for key, config in self.tried.items()}
         config = next(iter(first.values()))
-        size = 4 * FlatModel(build_model(config, dataset_of(config))).size
+        size = 4 * model_form(config, dataset_of(config)).size
         known = MS_PER_STEP.get((config.model.partition(":")[0], config.precision))
         per_node = ms_per_step or self.measured_ms_per_step() or known
         rows = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any, Literal
 
-from basegraph.experiments.campaign import listed, spread, standard_error
+from basegraph.experiments.campaign import listed, rounded, spread, standard_error
 from basegraph.experiments.claims import Curves, Panel, differences, judged
 from basegraph.experiments.learning import ALL_REDUCE, Cell, Experiment, Figure, Key
 from basegraph.experiments.reporting import markdown
@@ -138,10 +138,10 @@ def summary(
                 "seeds diverged": listed(lost.get(cell)),
                 "seeds collapsed": listed(s for s, rows in runs.items() if collapsed(rows)),
                 "test %": round(mean(own), 2),
-                "± %": round(spread(own), 2),
+                "± %": rounded(spread(own), 2),
                 **_above(curves, cell, experiment.figure),
                 "averaged model %": round(mean(averaged), 2),
-                "averaged ± %": round(spread(averaged), 2),
+                "averaged ± %": rounded(spread(averaged), 2),
                 "worst node %": round(
                     mean(100 * row["test_accuracy_worst"] for row in last.values()), 2
                 ),
@@ -185,7 +185,7 @@ def milestones(curves: Curves) -> list[dict[str, Any]]:
         for at, share in ((len(evaluations) // 4 - 1, "1/4"), (len(evaluations) // 2 - 1, "1/2")):
             for column, title in ACCURACIES.items():
                 values = [100 * one[column] for one in evaluations[max(0, at)]]
-                row[f"{title} % after {share}"] = f"{mean(values):.2f} ± {spread(values):.2f}"
+                row[f"{title} % after {share}"] = _with_spread(values)
         good = best[cell.alpha, cell.nodes] - NEARLY
         row["good %"] = round(100 * good, 2)
         for column, title in ACCURACIES.items():
@@ -193,6 +193,12 @@ def milestones(curves: Curves) -> list[dict[str, Any]]:
             row[f"{title}: MB to good, each seed"] = spent
         table.append(row)
     return table
+
+
+def _with_spread(values: list[float]) -> str:
+    """A mean and the deviation over seeds; one seed has none."""
+    deviation = spread(values)
+    return f"{mean(values):.2f}" + ("" if deviation is None else f" ± {deviation:.2f}")
 
 
 def _megabytes(rows: list[Metrics], column: Accuracy, good: float) -> str:
@@ -205,10 +211,9 @@ def _above(curves: Curves, cell: Cell, figure: Figure) -> dict[str, Any]:
     """The difference from the reference of the same panel, within seeds; all-reduce is in all."""
     method = figure.methods[0] if cell.topology == ALL_REDUCE else cell.method
     gaps = differences(curves, cell, cell._replace(method=method, topology=REFERENCE))
-    error = standard_error(gaps)
     return {
         f"above {REFERENCE}": round(mean(gaps), 2) if gaps else "–",
-        "standard error": "–" if error is None else round(error, 2),
+        "standard error": rounded(standard_error(gaps), 2),
     }
 
 

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.experiments.campaign import rounded, spread, standard_error
 from basegraph.experiments.grid import expand
 from basegraph.experiments.reporting import markdown
 from basegraph.experiments.store import ResultFolder
@@ -128,9 +129,9 @@ def summary(
                 **properties(name, nodes),
                 "seeds": len(rows),
                 "test %": round(mean(shares.values()), 2),
-                "± %": round(_spread(list(shares.values())), 2),
+                "± %": rounded(spread(list(shares.values())), 2),
                 f"above {REFERENCE}": round(mean(gains), 2) if gains else "–",
-                "standard error": round(_spread(gains) / len(gains) ** 0.5, 2) if gains else "–",
+                "standard error": rounded(standard_error(gains), 2),
                 "averaged model %": round(
                     mean(100 * row["test_accuracy_averaged"] for row in rows.values()), 2
                 ),
@@ -146,8 +147,8 @@ def properties(name: str, n: int) -> dict[str, Any]:
         columns = diagnose(topology(REFERENCE, 2)).row()
         return {"rounds": t.period, "vectors per node": 2, **dict.fromkeys(columns, "–")}
     known = diagnose(t).row()
-    rounded = {k: round(v, 4) if isinstance(v, float) else v for k, v in known.items()}
-    return {"rounds": t.period, "vectors per node": 1, **rounded}
+    shown = {k: round(v, 4) if isinstance(v, float) else v for k, v in known.items()}
+    return {"rounds": t.period, "vectors per node": 1, **shown}
 
 
 def _sequence(name: str, n: int) -> Sequence | TwoStateSequence:
@@ -155,10 +156,6 @@ def _sequence(name: str, n: int) -> Sequence | TwoStateSequence:
     if not isinstance(t, Sequence | TwoStateSequence) or t.max_degree > 1:
         raise InvalidArgument("topologies", name, "must have a period and one neighbor a round")
     return t
-
-
-def _spread(values: list[float]) -> float:
-    return stdev(values) if len(values) > 1 else 0.0
 
 
 def _row(name: str, run: RunConfig, sweep: SweepFolder) -> dict[str, Any]:

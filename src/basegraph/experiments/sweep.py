@@ -18,7 +18,6 @@ from basegraph.engines import checkpoint
 from basegraph.engines.device import pick_device
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.experiments.grid import dataset_of
-from basegraph.models.flat import FlatModel
 from basegraph.storage.files import replacing
 from basegraph.storage.inputs import read_text
 from basegraph.topologies.catalog import topology
@@ -27,7 +26,7 @@ from basegraph.training.config import RunConfig, read_saved
 from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.memory import fit
 from basegraph.training.metrics import Metrics
-from basegraph.training.modules import build_model
+from basegraph.training.modules import model_form
 from basegraph.training.problem import make_method
 from basegraph.training.watcher import Watcher
 
@@ -179,8 +178,7 @@ def packs_of(runs: Mapping[str, RunConfig], folder: SweepFolder) -> list[Pack]:
 
 def _room(config: RunConfig, dataset: Dataset) -> int:
     """How many such runs fit here."""
-    module = build_model(config, dataset)
-    return fit(config, FlatModel(module), dataset, pick_device(config.device))
+    return fit(config, model_form(config, dataset), dataset, pick_device(config.device))
 
 
 def _run_pack(pack: Pack, folder: SweepFolder, progress: SweepWatcher, dataset: Dataset) -> None:

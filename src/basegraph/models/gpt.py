@@ -22,6 +22,8 @@ EPSILON = 1e-5
 """Of RMSNorm, added to the mean square."""
 ROTARY_BASE = 10_000.0
 """Of the wavelengths of rotary positions (Su et al. 2021)."""
+MOST_PARAMETERS = 2**40
+"""Of a model: more are a mistake."""
 INITIAL_STD = 0.02
 """Of all matrices at the start; those that write to the residual stream have less."""
 FFN_MULTIPLE = 64
@@ -113,6 +115,11 @@ class GPT(nn.Module):
         _refuse_sizes(vocabulary, layers, width, heads, context, ffn)
         self.vocabulary, self.context, self.width, self.heads = vocabulary, context, width, heads
         self.ffn = ffn or -(-8 * width // (3 * FFN_MULTIPLE)) * FFN_MULTIPLE
+        count = width * (vocabulary + layers * (4 * width + 3 * self.ffn))
+        if count > MOST_PARAMETERS:
+            raise InvalidArgument(
+                "width", width, f"makes {count:.1g} parameters; at most 2^40, 1.1e12, are accepted"
+            )
         self.embedding = nn.Embedding(vocabulary, width)
         self.blocks = nn.ModuleList(Block(width, heads, self.ffn) for _ in range(layers))
         self.norm = nn.RMSNorm(width, EPSILON)

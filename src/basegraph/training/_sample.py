@@ -17,12 +17,15 @@ from basegraph.data.tokenizer import ByteTokenizer, FileTokenizer, Tokenizer
 from basegraph.engines.device import pick_device
 from basegraph.errors import InvalidArgument
 from basegraph.models.networks import build, context_of
+from basegraph.storage.inputs import read_json_table
 from basegraph.topologies.core.integers import at_least
 from basegraph.training._export import export
 from basegraph.training.config import RunConfig, read_saved
 
 _DRAWS = 8
 """Stream of the seed."""
+_PROMPTS = ("\n", " ", "The")
+"""What a text begins with where nothing is asked for: the first that has tokens."""
 
 
 class Sampled(NamedTuple):
@@ -38,7 +41,7 @@ class Sampled(NamedTuple):
 def sample(
     run: Path | str,
     *,
-    prompt: str = "\n",
+    prompt: str | None = None,
     tokens: int = 200,
     temperature: float = 0.8,
     seed: int = 0,
@@ -51,7 +54,7 @@ def sample(
 
     Args:
         run: The run's folder; its last checkpoint is read.
-        prompt: What the text begins with.
+        prompt: What the text begins with; None: a new line, or what the tokenizer has a token for.
         tokens: How many tokens to write.
         temperature: What logits are divided by: 0 always takes the likeliest token, 1 draws tokens
             as the model predicts them.
@@ -59,16 +62,16 @@ def sample(
         node: Whose model; None: the average of all nodes' models.
         module: The module, where the run was trained with one that was passed from Python: it maps
             tokens (b, t) to logits (b, t, v).
-        context: The most tokens that the module reads at once; None: what its spec or its attribute
-            `context` says, or all of them.
+        context: The most tokens that the module reads at once; None: as many as the windows have
+            that it was trained on.
         algorithm: The method, where the run was trained with one that was passed from Python.
 
     Returns:
         The prompt and what comes after it.
 
     Raises:
-        InvalidArgument: There is no such run or node, it was not trained on text, or the module is
-            missing.
+        InvalidArgument: There is no such run or node, it was not trained on text, the prompt has no
+            tokens, the tokenizer is another one now, or the module is missing.
         CheckpointError: The run has no checkpoint.
 
     Example:
@@ -84,20 +87,20 @@ def sample(
     """
     tokens = at_least(1, below=2**31, tokens=tokens)
     seed = at_least(0, seed=seed)
-    if not 0 <= temperature < float("inf"):
+    if not isinstance(temperature, int | float) or not 0 <= temperature < float("inf"):
         raise InvalidArgument("temperature", temperature, "must be a number ≥ 0")
-    if not prompt:
-        raise InvalidArgument("prompt", prompt, "must not be empty: the first token follows it")
+    if context is not None:
+        at_least(1, context=context)
     parameters = export(run, node=node, algorithm=algorithm)
     config = RunConfig(**read_saved(Path(run) / "config.toml"))
-    tokenizer = _tokenizer(config)
+    measured = read_json_table(Path(run) / "provenance.json").get("measured", {})
+    tokenizer = _tokenizer(Path(run), config, measured.get("tokenizer"))
+    begins, given = _first_tokens(prompt, tokenizer)
     model = module or _built(config, tokenizer.vocabulary).to(pick_device("auto"))
     _load(model, parameters)
-    content = np.frombuffer(prompt.encode("utf-8"), np.uint8)
-    given = tokenizer.encode(content, "the prompt").tokens.tolist()
-    size = context or context_of(config.model) or getattr(model, "context", None)
-    written = generate(model, given, tokens, size, temperature, seed)
-    return Sampled(prompt, tokenizer.decode(written), written)
+    size = context or measured.get("context") or getattr(model, "context", None)
+    written = generate(model, given, tokens, size, temperature, seed, tokenizer.vocabulary)
+    return Sampled(begins, tokenizer.decode(written), written)
 
 
 @torch.no_grad()
@@ -108,6 +111,7 @@ def generate(
     context: int | None,
     temperature: float,
     seed: int,
+    vocabulary: int | None = None,
 ) -> list[int]:
     """The tokens that a module writes after those that are given.
 
@@ -118,32 +122,50 @@ def generate(
         context: The most tokens that the module reads at once; None: all.
         temperature: Of the draws; 0: the likeliest token.
         seed: What is drawn from: a number for every token.
+        vocabulary: All tokens are below this, though the module may know more; None: as it does.
 
     """
     draws = raw_words(seed, np.array([_DRAWS]), np.array([0]), count)[0]
     tokens, device = list(given), next(module.parameters()).device
     for word in draws.tolist():
         window = tokens[-context:] if context else tokens
-        logits: Tensor = module(torch.tensor([window], device=device))[0, -1].double().cpu()
+        last: Tensor = module(torch.tensor([window], device=device))[0, -1]
+        logits = last[:vocabulary].double().cpu()
         if not temperature:
             tokens.append(int(logits.argmax()))
             continue
-        shares = torch.softmax(logits / temperature, dim=0).cumsum(dim=0)
+        shares = torch.softmax((logits - logits.max()) / temperature, dim=0).cumsum(dim=0)
         place = torch.tensor((word >> 11) / 2**53, dtype=shares.dtype) * shares[-1]
         drawn = int(torch.searchsorted(shares, place, right=True))
         tokens.append(min(drawn, len(shares) - 1))
     return tokens[len(given) :]
 
 
-def _tokenizer(config: RunConfig) -> Tokenizer:
-    """The one of a run on text."""
+def _tokenizer(run: Path, config: RunConfig, checksum: str | None) -> Tokenizer:
+    """The one of a run on text, refused if its file has changed since."""
     text = config.dataset == "text" or config.dataset.startswith("text:")
     if not text:
-        raise InvalidArgument("run", config.dataset, "was not trained on text")
+        raise InvalidArgument("run", str(run), f"was trained on {config.dataset}, which is no text")
     if not config.tokenizer:
         return ByteTokenizer()
     path = located(config.tokenizer, Path(config.data_dir) if config.data_dir else None)
-    return FileTokenizer(path or Path(config.tokenizer))
+    tokenizer = FileTokenizer(path or Path(config.tokenizer))
+    if checksum is not None and checksum != tokenizer.checksum:
+        raise InvalidArgument("run", str(run), f"was trained with another {config.tokenizer}")
+    return tokenizer
+
+
+def _first_tokens(prompt: str | None, tokenizer: Tokenizer) -> tuple[str, list[int]]:
+    """What the text begins with, as it can be printed, and its tokens."""
+    for text in _PROMPTS if prompt is None else (prompt,):
+        try:
+            content = text.encode("utf-8", "surrogateescape")  # a byte of a command line that is
+        except UnicodeEncodeError:  # no UTF-8 is half a surrogate pair; there are other halves
+            raise InvalidArgument("prompt", text, "must be text") from None
+        given = tokenizer.encode(np.frombuffer(content, np.uint8), "the prompt").tokens.tolist()
+        if given:
+            return content.decode("utf-8", "replace"), given
+    raise InvalidArgument("prompt", prompt, "must not be empty: the first token follows one")
 
 
 def _load(module: nn.Module, parameters: dict[str, Tensor]) -> None:

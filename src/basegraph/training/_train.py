@@ -31,7 +31,7 @@ from basegraph.training.loggers import Logger, Loggers
 from basegraph.training.loop import Loop
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.metrics import Metrics
-from basegraph.training.modules import build_model, require_vocabulary
+from basegraph.training.modules import build_model, model_form, require_vocabulary
 from basegraph.training.problem import Own, Problem
 from basegraph.training.run import Diverged, Run, begin_together
 from basegraph.training.threads import choose_threads, using_threads
@@ -156,15 +156,15 @@ def _train(
         dataset = load_dataset(config)
     device = pick_device(config.device)
     own.require_all(config)
-    modules = []
     for each in configs:  # what is cheap to find out comes first
         require_enough(each, dataset)
-        modules.append(module or build_model(each, dataset))
-    require_vocabulary(modules[0], dataset, config.model)
-    model = FlatModel(modules[0])
-    room = fit(config, model, dataset, device, own.method)
+    form = model_form(config, dataset) if module is None else FlatModel(module)
+    room = fit(config, form, dataset, device, own.method)
     if room < len(configs):
         raise NotEnoughMemory(f"{len(configs)} runs beside each other: {room} fit on {device}")
+    modules = [module or build_model(each, dataset) for each in configs]
+    require_vocabulary(modules[0], dataset, config.model)
+    model = FlatModel(modules[0])
     threads = choose_threads(config, model, dataset, device, config.nodes * len(configs))
     with using_threads(threads.steps):
         pairs = zip(configs, modules, strict=True)
@@ -175,9 +175,9 @@ def _train(
             for problem, view, folder in zip(problems, engine.runs, folders, strict=True)
         ]
         begin_together(runs, dataset)
-        long = estimate(engine.nodes)
-        if long is not None:
-            runs[0].watcher.noted(long)
+        for line in (estimate(engine.nodes), _never(problems[0])):
+            if line is not None:
+                runs[0].watcher.noted(line)
         try:
             with logged_signals() as log:
                 return Loop(engine, runs).run(log.received)
@@ -185,6 +185,14 @@ def _train(
             raise CannotWrite(
                 f"{error}; what was written before is kept: resume to continue"
             ) from error
+
+
+def _never(problem: Problem) -> str | None:
+    """What to tell a user whose nodes never communicate."""
+    every, steps = problem.config.local_steps, problem.total_steps
+    if every <= steps:
+        return None
+    return f"nodes never communicate: local_steps is {every}, and the run has {steps} steps"
 
 
 def recorded(

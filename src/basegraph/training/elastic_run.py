@@ -30,7 +30,7 @@ from basegraph.engines.vectors import from_names
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.training.folder import RunFolder, belongs_to
 from basegraph.training.metrics import Metrics
-from basegraph.training.problem import Problem
+from basegraph.training.problem import Problem, same_fingerprint
 from basegraph.training.run import Run
 from basegraph.training.standing import change_of_nodes, epochs_of, has_ended, merged
 from basegraph.training.watcher import Watcher
@@ -204,7 +204,7 @@ class ElasticRun(Run):
         reached = epochs_of(facts) if facts else Fraction(0)
 
         def left_out(one: dict[str, Any]) -> str:
-            if one["fingerprint"] != self.problem.fingerprint:
+            if not same_fingerprint(one["fingerprint"], self.problem.fingerprint):
                 raise CheckpointError("was run on other data or models")
             if epochs_of(one) > (last := self.config.epochs):
                 most = last * one["steps_per_epoch"]

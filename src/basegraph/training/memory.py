@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +16,7 @@ from basegraph.models.gpt import GPT
 from basegraph.models.gpt_gradients import fits as by_hand
 from basegraph.models.layers import layer_outputs
 from basegraph.models.linear_cross_entropy import CHUNK_ON_CPU, CHUNK_ON_GPU
+from basegraph.storage.memory import available_memory
 from basegraph.training.config import RunConfig
 from basegraph.training.problem import within_outer
 from basegraph.wires.catalog import wire
@@ -110,7 +109,7 @@ def fit(
         raise NotEnoughMemory(
             f"{config.model} with {config.nodes} nodes and batch {config.batch} needs about "
             f"{need / 2**30:.1f} GiB on {device}, where {max(free, 0) / 2**30:.1f} GiB can be "
-            f"had: at most {nodes} nodes fit, or a smaller batch"
+            f"had: at most {nodes} nodes fit, or a smaller {'batch' if nodes else 'batch or model'}"
         )
     return count
 
@@ -125,11 +124,7 @@ def free_memory(device: torch.device) -> int:
         gc.collect()
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(device)[0]
-    about = Path("/proc/meminfo")
-    if about.is_file():
-        lines = dict(line.split(":") for line in about.read_text().splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return available_memory()
 
 
 def _of_transformer(config: RunConfig, module: GPT, tokens: int, device: torch.device) -> float:

@@ -7,6 +7,7 @@ from torch import nn
 
 from basegraph.data.dataset import Dataset
 from basegraph.errors import InvalidArgument
+from basegraph.models.flat import FlatModel
 from basegraph.models.gpt import GPT
 from basegraph.models.networks import build
 from basegraph.training.config import RunConfig
@@ -21,6 +22,18 @@ def build_model(config: RunConfig, dataset: Dataset) -> nn.Module:
     if tokens is None and dataset.has_tokens:
         tokens = _largest_token(dataset) + 1
     return build(config.model, dataset.shape, dataset.classes, config.seed, tokens)
+
+
+def model_form(config: RunConfig, dataset: Dataset) -> FlatModel:
+    """The same without its numbers, for what is to be known before memory is taken.
+
+    Args:
+        config: Which names the model.
+        dataset: The data that it is for.
+
+    """
+    with torch.device("meta"):
+        return FlatModel(build_model(config, dataset))
 
 
 def _largest_token(dataset: Dataset) -> int:

@@ -51,6 +51,8 @@ class Facts(TypedDict):
     context: NotRequired[int]
     """Tokens of a sample, where it is a window of tokens."""
     domains: NotRequired[int]
+    tokenizer: NotRequired[str]
+    """The checksum of the tokenizer's file."""
     """Of a text: how many files."""
     damping: NotRequired[float]
     """τ of D²."""
@@ -182,6 +184,8 @@ class Problem:
             facts["context"] = self.tokens.context
             if self.tokens.text is not None:
                 facts["domains"] = len(self.tokens.text.domains)
+                if self.tokens.text.tokenizer_checksum:
+                    facts["tokenizer"] = self.tokens.text.tokenizer_checksum
         if self.damping is not None:
             facts["damping"] = self.damping
         if self.own.loss is not None:
@@ -314,7 +318,8 @@ def _usable(method: Method, config: RunConfig, t: AnyTopology) -> Method:
 
 
 def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
-    """A checksum of the data, the model's form, and a topology and loss of one's own.
+    """Checksums of the training data with the model's form and a topology and loss of one's own,
+    and of the test data.
 
     It tells another run's checkpoint.
     """
@@ -324,7 +329,18 @@ def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
     for part in (own.topology and digest(own.topology), own.loss and name_of(own.loss)):
         if part:
             checksum = zlib.crc32(part.encode(), checksum)
-    return f"{checksum:08x}"
+    return f"{checksum:08x}-{dataset.test.checksum:08x}"
+
+
+def same_fingerprint(saved: str, mine: str) -> bool:
+    """Whether a checkpoint is of this run; earlier versions did not look at the test data.
+
+    >>> same_fingerprint("12-34", "12-34"), same_fingerprint("12", "12-34")
+    (True, True)
+    >>> same_fingerprint("12-56", "12-34")
+    False
+    """
+    return saved in (mine, mine.partition("-")[0])
 
 
 def name_of(loss: Loss) -> str:

@@ -17,7 +17,7 @@ from basegraph.errors import InvalidArgument, RuntimeFailure, short
 from basegraph.training.config import MISSING
 from basegraph.training.folder import RunFolder
 from basegraph.training.metrics import Metrics, make_metrics
-from basegraph.training.problem import Facts, Problem
+from basegraph.training.problem import Facts, Problem, same_fingerprint
 from basegraph.training.threads import using_threads
 from basegraph.training.watcher import Watcher
 
@@ -122,7 +122,7 @@ class Run:
 
     def _require_same(self, facts: dict[str, Any]) -> None:
         """Refuse what a run of other data, models or settings has saved."""
-        if facts["fingerprint"] != self.problem.fingerprint:
+        if not same_fingerprint(facts["fingerprint"], self.problem.fingerprint):
             raise InvalidArgument("out", str(self.folder.path), "was run on other data or models")
         for name, value in self.config.computes().items():
             saved = facts["config"].get(name, MISSING.get(name))
