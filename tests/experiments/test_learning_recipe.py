@@ -405,3 +405,37 @@ def test_methods_that_do_not_exist_are_refused(methods, tmp_path):
     assert made.returncode == 2
     assert len(made.stderr.strip().splitlines()) == 1
     assert not (tmp_path / "f").exists()
+
+
+def test_a_drawing_leaves_nothing_of_an_earlier_one(tmp_path):
+    command = ["reproduce", "learning", "dsgd", *TINY, "--out", tmp_path / "out"]
+    command[command.index("--alpha") + 1] = "0.1,10"
+    ok(*command)
+    notes = tmp_path / "out" / "notes.md"
+    notes.write_text("mine")
+    assert (tmp_path / "out" / "curves-10-4-dsgdm.png").exists()
+    command[command.index("--alpha") + 1] = "0.1"
+    ok(*command, "--resume", "--minutes", "0")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert not any(name.startswith("curves-10-") for name in names)
+    command[command.index("--seed") + 1] = "7"
+    ok(*command, "--resume", "--minutes", "0")
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {"runs", "runs.csv", "missing.txt", "provenance.json", "notes.md"}
+
+
+def test_the_time_of_runs_side_by_side_counts_once(tmp_path):
+    folder = ResultFolder(tmp_path, [], force=True)
+    figure = FIGURES["dsgd"]._replace(alphas=(0.1,), nodes=(5,), topologies=("base:k=1", "ring"))
+    settings = {"dataset": "digits", "model": "mlp", "epochs": 1}
+    some = Experiment(folder, figure, settings, [0.1], [0], resume=False)
+    assert some.measured_ms_per_step() is None
+    some.make(side_by_side=8)
+    for key in some.tried:  # all-reduce by itself, the two others beside each other
+        path = tmp_path / "runs" / key.name / "metrics.jsonl"
+        (row,) = [json.loads(line) for line in path.read_text().splitlines()]
+        seconds = 4.0 if key.cell.topology == "all-reduce" else 6.0
+        path.write_text(json.dumps({**row, "seconds": seconds}) + "\n")
+    (steps,) = {rows[-1]["step"] for rows in some.finished(some.tried).values()}
+    expected = 1000 * (4 + 6) / (3 * steps * 5 / 25)
+    assert some.measured_ms_per_step() == pytest.approx(expected)

@@ -282,6 +282,16 @@ def listed(seeds: Iterable[int] | None) -> str:
     return ", ".join(map(str, seeds or ())) or "–"
 
 
+def seconds_together(rows: Iterable[Metrics]) -> float:
+    """What finished runs took together: those side by side share a clock, and equal times.
+
+    Args:
+        rows: The last evaluation of each run.
+
+    """
+    return sum({row["seconds"] for row in rows})
+
+
 def spread(values: list[float]) -> float | None:
     """The standard deviation of a sample; a single value has none."""
     return stdev(values) if len(values) > 1 else None

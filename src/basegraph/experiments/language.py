@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.experiments.campaign import Campaign
+from basegraph.experiments.campaign import Campaign, seconds_together
 from basegraph.experiments.grid import dataset_of
 from basegraph.experiments.store import ResultFolder
 from basegraph.training.metrics import Metrics
@@ -128,13 +128,10 @@ class Experiment(Campaign[tuple[str, str], Key]):
         return config.epochs * config.epoch_steps * config.nodes * config.batch * context
 
     def measured_speed(self) -> float | None:
-        """Tokens per second of the quickest finished run, with its evaluations; None: none yet.
-
-        Each run that was made side by side with others counts with the time of all of them.
-        """
+        """Tokens per second in the mean over finished runs, with evaluations; None: none yet."""
         rows = [rows[-1] for rows in self.finished(self.known()).values()]
-        speeds = [row["tokens"] / row["seconds"] for row in rows if row["seconds"]]
-        return max(speeds, default=None)
+        seconds = seconds_together(rows)
+        return sum(row["tokens"] for row in rows) / seconds if seconds else None
 
     def plan(self) -> list[dict[str, Any]]:
         """How many runs of every arm there are, and how many of them are left."""

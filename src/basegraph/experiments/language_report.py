@@ -22,14 +22,14 @@ SCORES: tuple[BitsPerByte, ...] = (
     "test_bits_per_byte_worst",
 )
 """The mean over nodes, of the averaged model, of the worst node."""
+TABLES = ("runs.csv", "language.csv", "language.md", "curves.csv", "domains.csv")
 HEADROOM = 1.5
 """Curves are drawn up to so many times the best last value: their ends are to be told apart."""
 
 
 def outputs(splits: list[str]) -> list[str]:
     """The files that are written."""
-    tables = ["runs.csv", "language.csv", "language.md", "curves.csv", "domains.csv"]
-    return [*tables, "missing.txt", *(f"curves-{split}.png" for split in splits)]
+    return [*TABLES, "missing.txt", *(f"curves-{split}.png" for split in splits)]
 
 
 def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
@@ -49,6 +49,7 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
     kept = experiment.chosen(finished)
     folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
     if not finished:
+        folder.remove_older(*TABLES, "curves-*.png")
         return [], missing
     table = summary(experiment, finished, kept)
     folder.table("language.csv", table)
@@ -62,10 +63,11 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
         shared = {name: experiment.settings.get(name) for name in ("nodes", "dataset", "model")}
         draw_learning(
             curves,
-            [folder / f"curves-{split}.png"],
+            [folder.picture(f"curves-{split}.png")],
             highest=HEADROOM * best,
             title=title_of([{**shared, "split": split}]),
         )
+    folder.remove_older(*TABLES, "curves-*.png")
     return table, missing
 
 

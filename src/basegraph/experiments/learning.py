@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from basegraph.algorithms._stability import Unstable
 from basegraph.data.partition import hold_out
 from basegraph.errors import InvalidArgument
-from basegraph.experiments.campaign import Campaign
+from basegraph.experiments.campaign import Campaign, seconds_together
 from basegraph.experiments.grid import dataset_of, run_name
 from basegraph.experiments.store import ResultFolder
 from basegraph.topologies.catalog import topology
@@ -295,12 +295,11 @@ class Experiment(Campaign[Cell, Key]):
         return list(dict.fromkeys([*same, *unstable]))
 
     def measured_ms_per_step(self) -> float | None:
-        """Of 25 nodes, in the quickest finished run, with its evaluations; None: none yet."""
+        """Of 25 nodes, in the mean over finished runs, with evaluations; None: none yet."""
         ends = {key: rows[-1] for key, rows in self.finished(self.known()).items()}
-        times = [
-            1000 * row["seconds"] / row["step"] * 25 / key.cell.nodes for key, row in ends.items()
-        ]
-        return min((time for time in times if time), default=None)
+        steps = sum(row["step"] * key.cell.nodes / 25 for key, row in ends.items())
+        seconds = seconds_together(ends.values())
+        return 1000 * seconds / steps if seconds else None
 
 
 def _said(cell: Cell) -> str:

@@ -23,6 +23,7 @@ NEARLY = 0.01
 """How far from the best a model is good enough."""
 COLLAPSE = 0.1
 """A run collapsed if its averaged model ends so far below where it was on the way."""
+TABLES = ("runs.csv", "learning.csv", "learning.md", "claims.md", "milestones.md", "curves.csv")
 COLUMNS = ("epoch", "train_loss", "test_accuracy", "test_accuracy_averaged", "test_accuracy_worst",
            "validation_accuracy", "consensus_distance", "bytes_per_node", "seconds")  # fmt: skip
 
@@ -41,9 +42,8 @@ def picture(panel: Panel, averaged: bool = False) -> str:
 
 def outputs(figure: Figure) -> list[str]:
     """The files that are written."""
-    tables = ["runs.csv", "learning.csv", "learning.md", "claims.md", "milestones.md", "curves.csv"]
     return [
-        *tables,
+        *TABLES,
         "missing.txt",
         *(picture(p, a) for p in panels_of(figure) for a in (False, True)),
     ]
@@ -69,6 +69,7 @@ def report(
     kept = experiment.chosen(finished)
     folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
     if not finished:
+        folder.remove_older(*TABLES, "curves-*.png")
         return [], [], missing
     curves = curves_of(experiment, kept)
     table = summary(experiment, finished, curves)
@@ -87,10 +88,11 @@ def report(
         for averaged in (False, True) if runs else ():
             draw_learning(
                 runs,
-                [folder / picture(panel, averaged)],
+                [folder.picture(picture(panel, averaged))],
                 models=("averaged" if averaged else "nodes",),
                 title=_title(experiment, panel),
             )
+    folder.remove_older(*TABLES, "curves-*.png")
     return table, claims, missing
 
 

@@ -17,6 +17,7 @@ class ResultFolder:
 
     def __init__(self, path: Path, names: list[str], *, force: bool) -> None:
         self.path = path
+        self._written: set[str] = set()
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -31,11 +32,25 @@ class ResultFolder:
     def table(self, name: str, rows: list[dict[str, Any]]) -> None:
         """Write rows as CSV."""
         write_csv(self.path / name, rows)
+        self._written.add(name)
 
     def text(self, name: str, text: str) -> None:
         """Write text."""
         with replacing(self.path / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
+        self._written.add(name)
+
+    def picture(self, name: str) -> Path:
+        """Where to write a picture."""
+        self._written.add(name)
+        return self.path / name
+
+    def remove_older(self, *patterns: str) -> None:
+        """Remove files of these names that an earlier call wrote, and this one did not."""
+        for pattern in patterns:
+            for path in self.path.glob(pattern):
+                if path.name not in self._written:
+                    path.unlink()
 
     def provenance(self, data: str, **more: object) -> None:
         """Write down the command, the code, the machine and the data the files came from."""

@@ -228,10 +228,10 @@ class Run:
             raise self._diverged(f"{name} of node {node} is not finite", self.view.step - 1)
 
     def _diverged(self, what: str, step: int) -> Diverged:
-        return Diverged(
-            f"{what} at step {step}; last good checkpoint: {self.folder.last_good()}. A smaller "
-            f"lr may help"
-        )
+        kept = "no checkpoint is kept"
+        if self.config.checkpoint_last:
+            kept = f"last good checkpoint: {self.folder.last_good()}"
+        return Diverged(f"{what} at step {step}; {kept}. A smaller lr may help")
 
 
 def begin_together(runs: Sequence[Run], dataset: Dataset) -> None:
