@@ -25,7 +25,7 @@ import basegraph as bg
 from basegraph.experiments.campaign import standard_error
 from basegraph.experiments.reporting import markdown
 from basegraph.experiments.store import ResultFolder
-from basegraph.training.config import read_saved
+from basegraph.training.config_files import read_saved
 
 NODES = 25
 REFERENCE = "base:k=1"

@@ -15,7 +15,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.experiments.grid import MAX_RUNS, read_sweep
 from basegraph.storage import inputs
 from basegraph.storage.inputs import MAX_TEXT_BYTES, BadFile
-from basegraph.training.config import read_toml
+from basegraph.training.config_files import read_toml
 from basegraph.training.folder import RunFolder, belongs_to
 from basegraph.training.metrics import MAX_LINE
 

@@ -16,7 +16,7 @@ from basegraph.algorithms.method import Method, Stateless
 from basegraph.data.dataset import DataError
 from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
-from basegraph.training.config import read_toml
+from basegraph.training.config_files import read_toml
 from support.cli import ok, run_here
 
 CONFIG = bg.RunConfig(nodes=4, epochs=6, batch=8, lr=0.1, alpha=1.0, warmup=0, evaluate_every=3)

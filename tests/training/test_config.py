@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 import basegraph as bg
-from basegraph.training.config import SETTINGS, RunConfig, read_toml
+from basegraph.training.config import SETTINGS, RunConfig
+from basegraph.training.config_files import read_toml, to_toml
 
 
 def test_config_goes_through_toml(tmp_path):
     config = RunConfig(nodes=7, lr=0.25, nesterov=True, data_dir='a "b" \\ c', topology="ring")
     path = tmp_path / "c.toml"
-    path.write_text(config.to_toml())
+    path.write_text(to_toml(config))
     assert RunConfig(**read_toml(path)) == config
 
 

@@ -17,7 +17,8 @@ from basegraph.models.flat import FlatModel
 from basegraph.models.gradients import Gradients
 from basegraph.storage._provenance import provenance
 from basegraph.training._train import train
-from basegraph.training.config import RunConfig, read_toml
+from basegraph.training.config import RunConfig
+from basegraph.training.config_files import read_toml
 from basegraph.training.watcher import Watcher
 
 SHORT = RunConfig(nodes=4, epochs=4, batch=8, alpha=1.0, lr=0.1, evaluate_every=2)

@@ -14,7 +14,7 @@ from torch import nn
 import basegraph as bg
 from basegraph.data import by_domain, iid, load
 from basegraph.engines.evaluation import TOKEN_LOSS
-from basegraph.training.config import read_toml
+from basegraph.training.config_files import read_toml
 from support.cli import ok, run_here
 
 CONTEXT = 16

@@ -25,7 +25,8 @@ from basegraph.cli.output import COUNT, Bar
 from basegraph.cli.scores import said, said_of_evaluation, unit_of
 from basegraph.errors import InvalidArgument
 from basegraph.specs import refuse_twice
-from basegraph.training.config import DEFAULTS, SETTINGS, RunConfig, read_saved, read_toml
+from basegraph.training.config import DEFAULTS, SETTINGS, RunConfig
+from basegraph.training.config_files import read_saved, read_toml
 
 if TYPE_CHECKING:
     from basegraph.training.metrics import Metrics

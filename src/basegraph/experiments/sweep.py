@@ -22,7 +22,8 @@ from basegraph.storage.files import replacing
 from basegraph.storage.inputs import read_text
 from basegraph.topologies.catalog import topology
 from basegraph.training._train import train_together
-from basegraph.training.config import RunConfig, read_saved
+from basegraph.training.config import RunConfig
+from basegraph.training.config_files import read_saved
 from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.memory import fit
 from basegraph.training.metrics import Metrics

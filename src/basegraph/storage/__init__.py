@@ -5,6 +5,7 @@
 - `locked` (`lock.py`): a folder held by one process at a time.
 - `read_text`, `read_json`, `read_toml` (`inputs.py`): files of others, read up to a limit.
 - `provenance` (`provenance.py`): command, versions, commit, machine and data of a result.
+- `available_memory` (`memory.py`): how much there is for what is about to be read.
 
 >>> from pathlib import Path
 >>> from tempfile import TemporaryDirectory
@@ -23,11 +24,13 @@ from basegraph.storage._provenance import provenance
 from basegraph.storage.files import AlreadyExists, CannotWrite, replacing, writable
 from basegraph.storage.inputs import BadFile, read_json, read_text, read_toml
 from basegraph.storage.lock import locked
+from basegraph.storage.memory import available_memory
 
 __all__ = [
     "AlreadyExists",
     "BadFile",
     "CannotWrite",
+    "available_memory",
     "locked",
     "provenance",
     "read_json",

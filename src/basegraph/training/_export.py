@@ -15,7 +15,8 @@ from basegraph.engines.checkpoint import Checkpoint, CheckpointError, load
 from basegraph.engines.vectors import from_names
 from basegraph.errors import InvalidArgument
 from basegraph.topologies.core.integers import node as require_node
-from basegraph.training.config import RunConfig, read_saved
+from basegraph.training.config import RunConfig
+from basegraph.training.config_files import read_saved
 from basegraph.training.folder import FACTS, RunFolder
 
 

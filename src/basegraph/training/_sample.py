@@ -20,7 +20,8 @@ from basegraph.models.networks import build, context_of
 from basegraph.storage.inputs import read_json_table
 from basegraph.topologies.core.integers import at_least
 from basegraph.training._export import export
-from basegraph.training.config import RunConfig, read_saved
+from basegraph.training.config import RunConfig
+from basegraph.training.config_files import read_saved
 
 _DRAWS = 8
 """Stream of the seed."""

@@ -6,8 +6,7 @@ differ between the nodes of a job.
 """
 
 import math
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import dataclass, fields
 from typing import Any
 
 from basegraph.algorithms.catalog import algorithm, parse_algorithm
@@ -15,10 +14,9 @@ from basegraph.algorithms.outer import OUTER_LR, outer_method
 from basegraph.data.dataset import OWN
 from basegraph.data.partition import SPLIT_ORDERS, SPLITS
 from basegraph.data.plan import NORMALIZATIONS, PADDINGS
-from basegraph.errors import InvalidArgument, unknown
+from basegraph.errors import InvalidArgument
 from basegraph.extras import optional_imports
 from basegraph.specs import spec_of
-from basegraph.storage import inputs
 from basegraph.topologies.catalog import parse_spec
 from basegraph.training.settings import Setting, require_accepted, setting, typed
 
@@ -296,33 +294,12 @@ class RunConfig:
         """The fields that all nodes of a distributed job must have in common."""
         return {name: getattr(self, name) for name, known in SETTINGS.items() if not known.local}
 
-    def to_toml(self) -> str:
-        """The configuration as a TOML file."""
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in asdict(self).items())
-
 
 SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in fields(RunConfig)}
 """What is known about every field, by name, in their order."""
 DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(RunConfig)}
 MISSING = {name: known.missing for name, known in SETTINGS.items() if known.missing is not None}
 """Fields that a configuration saved by an earlier version lacks, with what they were then."""
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The fields that a configuration file sets; unknown ones are refused."""
-    return _known(path, inputs.read_toml("config", path))
-
-
-def read_saved(path: Path) -> dict[str, Any]:
-    """The fields that a run's own configuration file sets, or meant when it was written."""
-    return {**MISSING, **_known(path, inputs.read_own_toml(path))}
-
-
-def _known(path: Path, given: dict[str, Any]) -> dict[str, Any]:
-    for name in given:
-        if name not in SETTINGS:
-            raise unknown(f"field of {path}", name, SETTINGS)
-    return given
 
 
 def _spread_algorithm(config: RunConfig) -> None:
@@ -349,13 +326,3 @@ def _augmentations_of_the_paper(dataset: str) -> tuple[str, ...]:
     if dataset in ("digits", "text") or dataset.startswith((OWN, "text:")):
         return ()
     return ("crop",) if dataset in ("mnist", "fashion-mnist") else AUGMENTATIONS
-
-
-def _toml(value: object) -> str:
-    """A value of a field; the fields are texts, numbers and booleans only."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return repr(value)

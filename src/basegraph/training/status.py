@@ -9,7 +9,8 @@ from typing import Any
 
 from basegraph.storage.inputs import parse_json, read_json_table, read_text
 from basegraph.storage.lock import holder
-from basegraph.training.config import DEFAULTS, read_saved
+from basegraph.training.config import DEFAULTS
+from basegraph.training.config_files import read_saved
 from basegraph.training.metrics import MAX_METRICS_BYTES, Metrics, read_rows
 
 RUNNING, FINISHED, STOPPED, FAILED = "running", "finished", "stopped", "failed"
