@@ -171,6 +171,21 @@ def test_links_are_followed_and_capitals_read(folder, tmp_path_factory):
         text(folder, context=CONTEXT)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"path": ""}, {"path": None}, {"tokenizer": 5}, {"tokenizer": ""}, {"held_out": "a"}],
+)
+def test_wrong_arguments_are_named(folder, wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(bg.InvalidArgument, match=f"{name}={value!r}: must be"):
+        text(**{"path": folder, **wrong})
+
+
+def test_the_home_folder(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    assert load("text:~/deep", context=CONTEXT).text.domains == ("c",)
+
+
 def test_two_files_of_one_name_are_refused(folder):
     (folder / "a.TXT").write_bytes(bytes(100))
     with pytest.raises(DataError, match=r"differ in the case of \.txt alone"):

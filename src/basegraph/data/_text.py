@@ -57,7 +57,7 @@ def text(
     Raises:
         DataError: There is no text, a file is too short for a training and a test window, or it is
             not UTF-8 where a tokenizer is used.
-        InvalidArgument: Of context or held_out.
+        InvalidArgument: Of an argument that is not what it should be.
         MissingExtra: A tokenizer is asked for, and the `tokenizers` package is not installed.
 
     Example:
@@ -73,8 +73,12 @@ def text(
 
     """
     context = at_least(1, below=2**31, context=context)
-    if not 0 <= held_out < 1:
+    if not isinstance(held_out, int | float) or not 0 <= held_out < 1:
         raise InvalidArgument("held_out", held_out, "must be a number in [0, 1)")
+    for argument, value in (("path", path), ("tokenizer", tokenizer)):
+        given = isinstance(value, str | Path) and str(value)
+        if not given and not (argument == "tokenizer" and value is None):
+            raise InvalidArgument(argument, value, "must be the path of a file or folder")
     files = _files(Path(path))
     chosen = ByteTokenizer() if tokenizer is None else FileTokenizer(Path(tokenizer))
     parts = [_windows(file, chosen, context, held_out) for file in files.values()]

@@ -96,7 +96,7 @@ def _text(name: str, data_dir: Path | None, context: int, tokenizer: str) -> Dat
 
 def located(written: str, data_dir: Path | None) -> Path | None:
     """A file or folder: in the folder of datasets, or as it is written; None: there is none."""
-    paths = (data_folder(data_dir) / written, Path(written))
+    paths = (data_folder(data_dir) / written, Path(written).expanduser())
     return next((path for path in paths if written and path.exists()), None)
 
 
