@@ -162,6 +162,7 @@ def test_links_are_followed_and_capitals_read(folder, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "far.TXT").write_bytes(bytes(100))
     (folder / "link").symlink_to(elsewhere)
+    (folder / "link2").symlink_to(elsewhere)
     (folder / "deep" / "loop").symlink_to(folder)
     (folder / "other.txt").symlink_to(folder / "a.txt")
     dataset = text(folder, context=CONTEXT)
@@ -193,6 +194,6 @@ def test_two_files_of_one_name_are_refused(folder):
 
 
 def test_a_text_larger_than_memory_is_refused_unread(folder, monkeypatch):
-    monkeypatch.setattr("basegraph.data._text.available_memory", lambda: 1000)
+    monkeypatch.setattr("basegraph.data._text.available_memory", lambda: 2000)
     with pytest.raises(DataError, match="has 1418 bytes of text, what memory is left here is 1000"):
         text(folder, context=CONTEXT)

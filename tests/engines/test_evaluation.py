@@ -28,6 +28,6 @@ def test_the_consensus_distance_in_pieces(monkeypatch, width):
     x_nd = 1e3 + torch.randn(6, 101, generator=torch.Generator().manual_seed(0))
     expected = float((x_nd.double() - x_nd.double().mean(dim=0)).square().sum() / 6)
     with Largest() as largest:
-        found = consensus_distance(x_nd)
-    assert found == pytest.approx(expected, rel=1e-12)
+        distance = consensus_distance(x_nd)
+    assert distance == pytest.approx(expected, rel=1e-12)
     assert largest.numbers <= 6 * width

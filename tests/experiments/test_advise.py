@@ -141,6 +141,7 @@ def test_large_differences_of_few_seeds_are_not_called_level():
 def test_the_table_in_the_docs_is_what_the_command_says():
     page = (ROOT / "docs" / "howto" / "choose.md").read_text(encoding="utf-8")
     table = page.partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
+    assert len(table) == 6
     advice = bg.advise(25, **CASE, alpha=0.1)
     shown = {
         "DDP, ring all-reduce" if c.is_ddp else f"`{c.topology}`": c for c in advice.choices[::-1]

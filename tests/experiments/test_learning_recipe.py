@@ -25,6 +25,7 @@ from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder
 from basegraph.plots.learning import labels
 from basegraph.training.config import RunConfig
+from basegraph.training.run import Run
 from basegraph.training.schedule import learning_rate
 from support.cli import ok, run_here
 
@@ -154,6 +155,19 @@ def test_many_pairs_refute_less_easily_than_one():
     assert verdicts("dsgd", figure)[claim] == "open"
 
 
+def test_what_is_lost_or_missing_does_not_save_a_claim():
+    """A pair of which nothing is lost refutes it all the same."""
+    seeds = [0.5, 0.6, 0.7]
+    far_behind = [s - 0.2 + 0.001 * i for i, s in enumerate(seeds)]
+    claim = "Base-3, 4 and 5 are above both exponential graphs"
+    curves = ends(base__2=far_behind, base__3=seeds, exponential=seeds)
+    assert verdicts("nodes", curves)[claim] == "refuted"
+    lost = {Cell(*PANEL, "one-peer-exponential"): "diverged in seeds 2"}
+    assert verdicts("nodes", curves, lost)[claim] == "refuted"
+    lost = {Cell(*PANEL, "base:k=2"): "diverged in seeds 2"}
+    assert verdicts("nodes", curves, lost)[claim] == "open"
+
+
 def test_equal_differences_say_nothing_of_their_error():
     chance = ends(base__1=[0.1] * 3, one_peer_exponential=[0.1] * 3, exponential=[0.1] * 3)
     assert set(verdicts("nodes", chance).values()) == {"open"}
@@ -179,6 +193,11 @@ def test_ranges_are_compared_over_the_same_topologies():
     outcome, why = spread_of(without, large, {Cell(*PANEL, "ring"): "diverged with every η"})
     assert outcome == "open"
     assert why.endswith("; ring diverged with every η")
+    peers = {"one_peer_exponential": [0.6] * 3, "exponential": [0.6] * 3}
+    lost = {Cell(*PANEL, "one-peer-exponential"): "diverged with every η"}
+    assert "without exponential" in spread_of(small, {**large, **peers}, lost)[1]
+    only = {name: {"base__1": shares["base__1"]} for name, shares in (("s", small), ("l", large))}
+    assert spread_of(only["s"], only["l"])[1] == "needs two topologies with runs at both α"
     cut = {**small, "ring": small["ring"][:2]}
     assert spread_of(cut, large, {Cell(*PANEL, "ring"): "diverged in seeds 2"})[0] == "open"
 
@@ -411,17 +430,19 @@ def test_a_drawing_leaves_nothing_of_an_earlier_one(tmp_path):
     command = ["reproduce", "learning", "dsgd", *TINY, "--out", tmp_path / "out"]
     command[command.index("--alpha") + 1] = "0.1,10"
     ok(*command)
-    notes = tmp_path / "out" / "notes.md"
-    notes.write_text("mine")
+    for name in ("notes.md", "curves-mine.png"):
+        (tmp_path / "out" / name).write_text("mine")
     assert (tmp_path / "out" / "curves-10-4-dsgdm.png").exists()
     command[command.index("--alpha") + 1] = "0.1"
     ok(*command, "--resume", "--minutes", "0")
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert not any(name.startswith("curves-10-") for name in names)
+    assert "curves-0.1-4-dsgdm.png" in names
     command[command.index("--seed") + 1] = "7"
     ok(*command, "--resume", "--minutes", "0")
     names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"runs", "runs.csv", "missing.txt", "provenance.json", "notes.md"}
+    kept = {"runs", "runs.csv", "missing.txt", "provenance.json"}
+    assert names == {*kept, "notes.md", "curves-mine.png"}
 
 
 def test_the_time_of_runs_side_by_side_counts_once(tmp_path):
@@ -439,3 +460,23 @@ def test_the_time_of_runs_side_by_side_counts_once(tmp_path):
     (steps,) = {rows[-1]["step"] for rows in some.finished(some.tried).values()}
     expected = 1000 * (4 + 6) / (3 * steps * 5 / 25)
     assert some.measured_ms_per_step() == pytest.approx(expected)
+
+
+def test_a_run_that_diverges_keeps_no_checkpoint_in_a_campaign(tmp_path, monkeypatch):
+    existed = []
+
+    def record_losses(run, losses):
+        if run.view.step > 3 * STEPS_PER_EPOCH:
+            existed.append(run.folder.checkpoint.exists())
+            raise run._diverged("the loss of node 0 is nan", run.view.step)
+
+    monkeypatch.setattr(Run, "record_losses", record_losses)
+    folder = ResultFolder(tmp_path, [], force=True)
+    figure = FIGURES["dsgd"]._replace(alphas=(0.1,), nodes=(4,), topologies=("ring",))
+    settings = {"dataset": "digits", "model": "mlp", "epochs": 9, "checkpoint_every": 1}
+    some = Experiment(folder, figure, settings, [0.1], [0], resume=False)
+    some.make()
+    assert existed == [True, True]
+    reason = f"the loss of node 0 is nan at step {3 * STEPS_PER_EPOCH + 1}"
+    assert list(some.sweep.failed().values()) == [reason, reason]
+    assert not list(tmp_path.glob("runs/*/checkpoint.safetensors"))

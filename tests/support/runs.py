@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 from basegraph.training.config import RunConfig
-from basegraph.training.config_files import to_toml
 from basegraph.training.standing import change_of_nodes
 
 CHANGES = [
@@ -33,5 +32,5 @@ def write_run(folder, epochs, *, of=4, measure="accuracy", changes=(), job="", *
     (folder / "metrics.jsonl").write_text(rows_of(epochs, measure))
     (folder / "restarts.jsonl").write_text("".join(json.dumps(c) + "\n" for c in changes))
     (folder / "provenance.json").write_text(json.dumps({"job": job} if job else {}))
-    (folder / "config.toml").write_text(to_toml(RunConfig(epochs=of, **fields)))
+    (folder / "config.toml").write_text(RunConfig(epochs=of, **fields).to_toml())
     return folder

@@ -6,13 +6,13 @@ import pytest
 
 import basegraph as bg
 from basegraph.training.config import SETTINGS, RunConfig
-from basegraph.training.config_files import read_toml, to_toml
+from basegraph.training.config_files import read_toml
 
 
 def test_config_goes_through_toml(tmp_path):
     config = RunConfig(nodes=7, lr=0.25, nesterov=True, data_dir='a "b" \\ c', topology="ring")
     path = tmp_path / "c.toml"
-    path.write_text(to_toml(config))
+    path.write_text(config.to_toml())
     assert RunConfig(**read_toml(path)) == config
 
 
@@ -36,6 +36,7 @@ def test_every_field_has_its_line():
         ({"schedule": "linear"}, "schedule='linear': must be cosine or constant"),
         ({"lr": 0.01, "lr_min": 0.1}, r"lr_min=0\.1: must be at most lr, 0\.01"),
         ({"warmup_start": 1}, r"warmup_start=1\.0: must be at most lr, 0\.1"),
+        ({"cosine_epochs": 3, "schedule": "constant"}, "cosine_epochs=3: needs schedule=cosine"),
         ({"lr_changes": "never"}, "lr_changes='never': must be step or epoch"),
         ({"normalize": "yes"}, "normalize='yes': must be dataset, half or none"),
         ({"padding": "white"}, "padding='white': must be zero or black"),

@@ -122,7 +122,8 @@ def test_memory_counts_what_a_method_keeps(fields, vectors):
     ("model", "complaint"),
     [
         ("gpt:layers=4,width=8192,heads=8,context=64", "needs about .* GiB"),
-        ("gpt:layers=100000,width=320000,heads=5,context=64", "at most 2\\^40"),
+        ("gpt:layers=1000,width=320000,heads=5,context=64", "has 1e\\+15 parameters; at most 2"),
+        ("gpt:layers=100000,width=8,heads=2,context=64", "layers=100000: must be at most 10000"),
         ("gpt:width=64,heads=2,context=64,vocabulary=200000000000", "at most 2\\^40"),
     ],
 )

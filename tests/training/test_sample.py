@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -160,12 +162,27 @@ def test_the_default_prompt_has_tokens(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"temperature": "hot"}, {"temperature": None}, {"context": -3}, {"context": 0}]
+    "wrong",
+    [
+        {"temperature": "hot"},
+        {"temperature": None},
+        {"context": -3},
+        {"context": 0},
+        {"prompt": 5},
+    ],
 )
 def test_wrong_values_from_python(run, wrong):
     (name,) = wrong
     with pytest.raises(bg.InvalidArgument, match=f"{name}=.*must be"):
         bg.sample(run, **wrong)
+
+
+def test_a_record_that_is_broken_is_done_without(run, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "provenance.json").write_text('{"measured": {"context": "x", "tokenizer": 1}}')
+    assert bg.sample(copy, tokens=3) == bg.sample(run, tokens=3)
+    (copy / "provenance.json").write_text('{"measured": null}')
+    assert bg.sample(copy, tokens=3, temperature=np.float32(0.8)).text
 
 
 def test_the_coldest_draws_are_the_likeliest_tokens():
@@ -178,5 +195,5 @@ def test_only_runs_on_text_write(tmp_path):
     bg.train(bg.RunConfig(nodes=2, epochs=1), tmp_path / "digits")
     done = run_here("sample", tmp_path / "digits")
     assert done.returncode == 2
-    assert "was trained on digits, which is no text" in done.stderr
+    assert "was trained on digits, which is not text" in done.stderr
     assert run_here("sample", tmp_path).returncode == 2

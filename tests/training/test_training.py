@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from torch import nn
 
 import basegraph as bg
@@ -39,22 +38,6 @@ def test_every_algorithm_trains(name, tmp_path):
     assert rows[-1]["test_accuracy"] > 0.85
     assert rows[-1]["epoch"] == 25
     assert rows[-1]["consensus_distance"] < 5
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_a_run_that_diverges_keeps_its_checkpoint_if_it_would_keep_its_last(tmp_path, keeps):
-    def loss(outputs, targets):
-        """Undefined as soon as something has been learned, which is after the first epoch."""
-        value = nn.functional.cross_entropy(outputs, targets)
-        return torch.where(value < 1.5, torch.nan, value)
-
-    config = RunConfig(nodes=2, epochs=30, lr=0.01, alpha=100, evaluate_every=1,
-                       checkpoint_last=keeps)  # fmt: skip
-    kept = "last good checkpoint: /.*" if keeps else "no checkpoint is kept"
-    with pytest.raises(Diverged, match=rf"is nan at step \d+; {kept}\. A smaller"):
-        train(config, tmp_path / "run", loss=loss)
-    assert (tmp_path / "run" / "metrics.jsonl").read_text()
-    assert (tmp_path / "run" / "checkpoint.safetensors").exists() == keeps
 
 
 def test_divergence_names_step_node_and_checkpoint(tmp_path):

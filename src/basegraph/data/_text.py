@@ -132,7 +132,7 @@ def _files(path: Path) -> dict[str, Path]:
         if not domain.isprintable():
             raise DataError(f"{path}: the name of the file {domain!r} is not printable")
     total = sum(file.stat().st_size for file in files.values())
-    limit = min(MAX_TEXT_BYTES, available_memory())
+    limit = min(MAX_TEXT_BYTES, available_memory() // 2)  # windows are copied into one array
     if total > limit:
         why = "the limit" if limit == MAX_TEXT_BYTES else "what memory is left here"
         raise DataError(f"{path}: has {total} bytes of text, {why} is {limit}")
@@ -142,19 +142,25 @@ def _files(path: Path) -> dict[str, Path]:
 def _text_files(folder: Path) -> Iterator[Path]:
     """All .txt files in a folder and below it that are not hidden, each folder once."""
     entered: set[Path] = set()
-    for where, folders, names in os.walk(folder, followlinks=True):
+    for where, folders, names in os.walk(folder, followlinks=True, onerror=_unreadable):
         here = Path(where)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if here.resolve() in entered:
+            folders.clear()
+            continue
         entered.add(here.resolve())
-        folders[:] = sorted(
-            name
-            for name in folders
-            if not name.startswith(".") and (here / name).resolve() not in entered
-        )
         for name in names:
-            if name.lower().endswith(".txt") and not name.startswith("."):
-                if not (here / name).exists():
-                    raise DataError(f"{here / name}: is a link to nothing")
-                yield here / name
+            file = here / name
+            if not name.lower().endswith(".txt") or name.startswith("."):
+                continue
+            if file.is_symlink() and not file.exists():
+                raise DataError(f"{file}: is a link to nothing")
+            if file.is_file():
+                yield file
+
+
+def _unreadable(error: OSError) -> None:
+    raise DataError(f"{error.filename}: cannot be read: {error.strerror}")
 
 
 def _windows(path: Path, tokenizer: Tokenizer, context: int, held_out: float) -> _File:

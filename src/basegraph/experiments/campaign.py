@@ -88,9 +88,12 @@ class Campaign(Generic[Cell, Key]):
         what = RunConfig(**self.settings).computes()
         each = dict.fromkeys(self.cells, self.rates)
         self.tried = self._configs(self.cells, each, self.seeds[:1])
-        names = [key.name for key in self.tried]
-        if len(set(names)) < len(names):  # rates are rounded there
+        if len({f"{rate:g}" for rate in self.rates}) < len(self.rates):
             raise InvalidArgument("lr", rates, "has two rates that are alike in six digits")
+        names = [key.name for key in self.tried]
+        if len(set(names)) < len(names):  # of their folders
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InvalidArgument("alpha", twice, "is there twice: values are told by six digits")
         path = folder / "runs"
         self.sweep = SweepFolder(path, _definition(path, what), resume=resume)
 
@@ -267,7 +270,11 @@ def _definition(path: Path, what: dict[str, Any]) -> str:
             then = {**{name: MISSING[name] for name in what.keys() & MISSING.keys()}, **earlier}
             for name, value in what.items():
                 if then.get(name, value) != value and any(path.glob("*/config.toml")):
-                    raise InvalidArgument(name, value, f"the runs in {path} have {then[name]!r}")
+                    raise InvalidArgument(
+                        name,
+                        value,
+                        f"the runs in {path} have {then[name]!r}: choose another folder",
+                    )
             if then == what:
                 return begun
     return text
@@ -283,7 +290,7 @@ def listed(seeds: Iterable[int] | None) -> str:
 
 
 def seconds_together(rows: Iterable[Metrics]) -> float:
-    """What finished runs took together: those side by side share a clock, and equal times.
+    """About what finished runs took together: those side by side share a clock, so equal times.
 
     Args:
         rows: The last evaluation of each run.

@@ -25,6 +25,8 @@ DOUBT = 0.05
 ROUNDING = 1e-6
 """Points of accuracy: a smaller error is that of differences that are all the same."""
 DENSER = BASES[1:]
+Panel = tuple[float, int, str]
+"""α, n and method."""
 Curves = Mapping[Cell, Mapping[int, list[Metrics]]]
 """The evaluations of the runs with the chosen rate, by cell and seed."""
 
@@ -141,8 +143,8 @@ def judged(
         figure: Its name.
         panels: Of the figure.
         curves: The runs.
-        lost: What happened to cells that diverged, or are not trained because they would. Claims
-            about them stay open: what survivors say does not count.
+        lost: What happened to cells that diverged, or are not trained because they would. What
+            their survivors say does not count; a claim about them is open unless others refute it.
 
     """
     rows = []
@@ -156,9 +158,6 @@ def judged(
     return rows
 
 
-Panel = tuple[float, int, str]
-
-
 def _row(claim: Claim, panel: Panel, outcome: str, why: str) -> dict[str, Any]:
     alpha, n, method = panel
     return {"the paper": claim.text, "α": alpha, "n": n, "method": method,
@@ -168,33 +167,37 @@ def _row(claim: Claim, panel: Panel, outcome: str, why: str) -> dict[str, Any]:
 def _compared(
     claim: Claim, panel: Panel, curves: Curves, lost: Mapping[Cell, str]
 ) -> tuple[str, str]:
-    """The verdict on all pairs, and of those that decide it the furthest from what is claimed."""
+    """The verdict on all pairs, and of those that decide it the furthest from what is claimed.
+
+    A pair of which nothing is lost may refute the claim, whatever is missing otherwise.
+    """
     asked = [Cell(*panel, spec) for spec in dict.fromkeys([*claim.ahead, *claim.behind])]
     missing = [cell.topology for cell in asked if cell not in curves and cell not in lost]
-    pairs = [(one, other) for one in claim.ahead for other in claim.behind]
+    pairs = [(Cell(*panel, one), Cell(*panel, other)) for one in claim.ahead
+             for other in claim.behind]  # fmt: skip
     gaps: list[tuple[str, float, str]] = []
     for one, other in pairs:
-        gap = differences(curves, Cell(*panel, one), Cell(*panel, other), claim.whole_way)
-        if gap:
+        gap = differences(curves, one, other, claim.whole_way)
+        if gap and one not in lost and other not in lost:
             outcome = verdict(claim.kind, gap, len(pairs))
-            gaps.append((outcome, mean(gap), f"{one} − {other}: {shown(gap)}"))
+            gaps.append((outcome, mean(gap), f"{one.topology} − {other.topology}: {shown(gap)}"))
     outcomes = [outcome for outcome, _, _ in gaps]
     decides = next((o for o in ("refuted", "open") if o in outcomes), "confirmed")
     alike = claim.kind == "comparable"
     deciding = [(-abs(g) if alike else g, pair) for outcome, g, pair in gaps if outcome == decides]
-    why = min(deciding, default=(0.0, "no runs"))[1]
+    reasons = [min(deciding, default=(0.0, "no pair with a common seed"))[1]]
     if missing:
-        why += f"; without {', '.join(missing)}"
-    if gone := _told(asked, lost):
-        return "open", f"{why}; {gone}"
+        reasons.append(f"without {', '.join(missing)}")
+    reasons += _losses(asked, lost)
     if "refuted" in outcomes:
-        return "refuted", why
-    return ("confirmed" if outcomes == ["confirmed"] * len(pairs) else "open"), why
+        return "refuted", "; ".join(reasons)
+    whole = outcomes == ["confirmed"] * len(pairs)
+    return "confirmed" if whole else "open", "; ".join(reasons)
 
 
-def _told(cells: Iterable[Cell], lost: Mapping[Cell, str]) -> str:
-    """What happened to those of the cells to which something did."""
-    return "; ".join(f"{cell.topology} {lost[cell]}" for cell in cells if cell in lost)
+def _losses(cells: Iterable[Cell], lost: Mapping[Cell, str]) -> list[str]:
+    """Which of the cells were lost, and how."""
+    return list(dict.fromkeys(f"{c.topology} {lost[c]}" for c in cells if c in lost))
 
 
 def differences(curves: Curves, one: Cell, other: Cell, whole_way: bool = False) -> list[float]:
@@ -217,30 +220,30 @@ def _spreads(
 ) -> list[dict[str, Any]]:
     """By how much more accuracies range at the smallest α than at the largest.
 
-    Of topologies that have runs in both panels; where some do not, that leaves it open.
+    Of topologies that have all their runs in both panels; where some do not, that leaves it open.
     """
     alphas = sorted({panel[0] for panel in panels})
     rows = []
     for n, method in dict.fromkeys((panel[1], panel[2]) for panel in panels):
         small, large = ((a, n, method) for a in (alphas[0], alphas[-1]))
-        mine = [[c for c in (*curves, *lost) if (c.alpha, c.nodes, c.method) == p]
-                for p in (small, large)]  # fmt: skip
-        known = list(dict.fromkeys(cell.topology for cells in mine for cell in cells))
+        cells = [c for c in (*curves, *lost) if (c.alpha, c.nodes, c.method) in (small, large)]
+        known = list(dict.fromkeys(cell.topology for cell in cells))
         whole = [t for t in known if all(Cell(*p, t) in curves for p in (small, large))]
+        gone = {cell.topology for cell in cells if cell in lost}
+        missing = [t for t in known if t not in whole and t not in gone]
         ranges = [_ranges([curves[Cell(*p, t)] for t in whole]) for p in (small, large)]
         gap = [ranges[0][seed] - ranges[1][seed] for seed in ranges[0] if seed in ranges[1]]
-        if len(alphas) == 1 or not gap:
-            rows.append(_row(claim, small, "open", "needs runs of two α"))
-            continue
-        why = f"range at α={alphas[0]:g} − at {alphas[-1]:g}: {shown(gap)}"
-        gone = _told(dict.fromkeys(c for cells in mine for c in cells), lost)
-        missing = [t for t in known if t not in whole and t not in gone]
+        if len(alphas) == 1:
+            gap, reasons = [], ["needs runs of two α"]
+        elif not gap:
+            reasons = ["needs two topologies with runs at both α"]
+        else:
+            reasons = [f"range at α={alphas[0]:g} − at {alphas[-1]:g}: {shown(gap)}"]
         if missing:
-            why += f"; without {', '.join(missing)}"
-        if gone:
-            why += f"; {gone}"
+            reasons.append(f"without {', '.join(missing)}")
+        reasons += _losses(cells, lost)
         outcome = "open" if missing or gone else verdict("above", gap)
-        rows.append(_row(claim, small, outcome, why))
+        rows.append(_row(claim, small, outcome, "; ".join(reasons)))
     return rows
 
 

@@ -49,7 +49,7 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
     kept = experiment.chosen(finished)
     folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
     if not finished:
-        folder.remove_older(*TABLES, "curves-*.png")
+        folder.remove_older()
         return [], missing
     table = summary(experiment, finished, kept)
     folder.table("language.csv", table)
@@ -67,7 +67,7 @@ def report(experiment: Experiment) -> tuple[list[dict[str, Any]], list[str]]:
             highest=HEADROOM * best,
             title=title_of([{**shared, "split": split}]),
         )
-    folder.remove_older(*TABLES, "curves-*.png")
+    folder.remove_older()
     return table, missing
 
 
@@ -117,8 +117,8 @@ def summary(
                 "standard error": rounded(standard_error(gaps), 4),
                 "averaged model": round(mean(scores[SCORES[1]]), 4),
                 "worst node": round(mean(scores[SCORES[2]]), 4),
-                "test windows": _different(tested),
-                "validation windows": _different(compared),
+                "test windows": _distinct(tested),
+                "validation windows": _distinct(compared),
                 "consensus distance": float(f"{distance:.3g}"),
                 "M tokens": round(mean(row["tokens"] for row in ended.values()) / 1e6, 1),
                 "GB per node": round(mean(r["bytes_per_node"] for r in ended.values()) / 1e9, 2),
@@ -128,7 +128,7 @@ def summary(
     return sorted(table, key=lambda row: (order.index(row["split"]), row["bits/byte"]))
 
 
-def _different(counts: list[int]) -> str:
+def _distinct(counts: list[int]) -> str:
     return ", ".join(map(str, sorted(set(counts))))
 
 

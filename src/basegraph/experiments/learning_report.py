@@ -69,7 +69,7 @@ def report(
     kept = experiment.chosen(finished)
     folder.table("runs.csv", [_row(experiment, key, finished, key in kept) for key in known])
     if not finished:
-        folder.remove_older(*TABLES, "curves-*.png")
+        folder.remove_older()
         return [], [], missing
     curves = curves_of(experiment, kept)
     table = summary(experiment, finished, curves)
@@ -92,17 +92,17 @@ def report(
                 models=("averaged" if averaged else "nodes",),
                 title=_title(experiment, panel),
             )
-    folder.remove_older(*TABLES, "curves-*.png")
+    folder.remove_older()
     return table, claims, missing
 
 
 def lost_cells(experiment: Experiment, finished: dict[Key, list[Metrics]]) -> dict[Cell, str]:
     """What happened to cells of which not all runs say something."""
     diverged = experiment.diverged_seeds(finished)
-    told = {cell: f"diverged in seeds {listed(seeds)}" for cell, seeds in diverged.items()}
-    told |= dict.fromkeys(experiment.hopeless(), "diverged with every η")
-    told |= {c: told[other] for c, other in experiment.every.same.items() if other in told}
-    return told | dict.fromkeys(experiment.every.unstable, "is unstable")
+    losses = {cell: f"diverged in seeds {listed(seeds)}" for cell, seeds in diverged.items()}
+    losses |= dict.fromkeys(experiment.hopeless(), "diverged with every η")
+    losses |= {c: losses[other] for c, other in experiment.every.same.items() if other in losses}
+    return losses | dict.fromkeys(experiment.every.unstable, "is unstable")
 
 
 def curves_of(experiment: Experiment, kept: dict[Key, list[Metrics]]) -> Curves:

@@ -10,6 +10,7 @@ from typing import Any
 from basegraph.errors import InvalidArgument
 from basegraph.storage._provenance import provenance
 from basegraph.storage.files import replacing, writable
+from basegraph.storage.inputs import read_json_table
 
 
 class ResultFolder:
@@ -45,16 +46,17 @@ class ResultFolder:
         self._written.add(name)
         return self.path / name
 
-    def remove_older(self, *patterns: str) -> None:
-        """Remove files of these names that an earlier call wrote, and this one did not."""
-        for pattern in patterns:
-            for path in self.path.glob(pattern):
-                if path.name not in self._written:
-                    path.unlink()
+    def remove_older(self) -> None:
+        """Remove the files that the call before this one wrote here, and this one did not."""
+        before = read_json_table(self.path / "provenance.json").get("files", [])
+        for name in before if isinstance(before, list) else []:
+            if isinstance(name, str) and Path(name).name == name and name not in self._written:
+                (self.path / name).unlink(missing_ok=True)
 
     def provenance(self, data: str, **more: object) -> None:
         """Write down the command, the code, the machine and the data the files came from."""
-        self.text("provenance.json", json.dumps({**provenance(data), **more}, indent=2) + "\n")
+        origin = {**provenance(data), **more, "files": sorted(self._written)}
+        self.text("provenance.json", json.dumps(origin, indent=2) + "\n")
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:

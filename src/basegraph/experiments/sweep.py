@@ -29,6 +29,7 @@ from basegraph.training.memory import fit
 from basegraph.training.metrics import Metrics
 from basegraph.training.modules import model_form
 from basegraph.training.problem import make_method
+from basegraph.training.run import Diverged
 from basegraph.training.watcher import Watcher
 
 MOST = 64
@@ -104,6 +105,10 @@ class SweepFolder:
             saved = settings.get(field, value)
             if saved != value:
                 raise InvalidArgument(field, value, f"run {name} of {self.path} has {saved!r}")
+
+    def remove_checkpoint(self, name: str) -> None:
+        """Remove the checkpoint of a run that will not be continued."""
+        (self.path / name / "checkpoint.safetensors").unlink(missing_ok=True)
 
     def step(self, name: str) -> int:
         """Where a run stands: the step of its checkpoint, or 0."""
@@ -192,8 +197,12 @@ def _run_pack(pack: Pack, folder: SweepFolder, progress: SweepWatcher, dataset: 
                 progress.finished(name, row)
 
         def failed(error: BasegraphError) -> None:
-            folder.note_failure(name, str(error))
-            progress.failed(name, str(error))
+            reason = str(error)
+            if isinstance(error, Diverged) and not config.checkpoint_last:
+                folder.remove_checkpoint(name)
+                reason = error.what
+            folder.note_failure(name, reason)
+            progress.failed(name, reason)
 
         return Watcher(stepped=stepped, evaluated=evaluated, failed=failed)
 

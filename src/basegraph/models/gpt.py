@@ -22,7 +22,7 @@ EPSILON = 1e-5
 """Of RMSNorm, added to the mean square."""
 ROTARY_BASE = 10_000.0
 """Of the wavelengths of rotary positions (Su et al. 2021)."""
-MOST_PARAMETERS = 2**40
+MOST_PARAMETERS, MOST_LAYERS = 2**40, 10_000
 """Of a model: more are a mistake."""
 INITIAL_STD = 0.02
 """Of all matrices at the start; those that write to the residual stream have less."""
@@ -117,9 +117,8 @@ class GPT(nn.Module):
         self.ffn = ffn or -(-8 * width // (3 * FFN_MULTIPLE)) * FFN_MULTIPLE
         count = width * (vocabulary + layers * (4 * width + 3 * self.ffn))
         if count > MOST_PARAMETERS:
-            raise InvalidArgument(
-                "width", width, f"makes {count:.1g} parameters; at most 2^40, 1.1e12, are accepted"
-            )
+            sizes = f"gpt:layers={layers},width={width},vocabulary={vocabulary}"
+            raise InvalidArgument("model", sizes, f"has {count:.1g} parameters; at most 2^40 fit")
         self.embedding = nn.Embedding(vocabulary, width)
         self.blocks = nn.ModuleList(Block(width, heads, self.ffn) for _ in range(layers))
         self.norm = nn.RMSNorm(width, EPSILON)
@@ -157,6 +156,8 @@ def _refuse_sizes(
     for name, value in sizes.items():
         if value < 1:
             raise InvalidArgument(name, value, "must be an integer ≥ 1")
+    if layers > MOST_LAYERS:
+        raise InvalidArgument("layers", layers, f"must be at most {MOST_LAYERS}")
     for name, value in {"vocabulary": vocabulary, "context": context}.items():
         if value < 2:
             raise InvalidArgument(name, value, "must be an integer ≥ 2")

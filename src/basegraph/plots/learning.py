@@ -193,7 +193,11 @@ def _curves(runs: list[dict[str, Any]]) -> dict[str, Curve]:
 
 
 def _lowest(curve: Curve, score: str) -> float:
-    return min(float(row[score]) for rows in curve.runs for row in rows)
+    """The lowest value of the mean over runs."""
+    return min(
+        sum(float(row[score]) for row in rows) / len(rows)
+        for rows in zip(*curve.runs, strict=False)
+    )
 
 
 def _seeds(count: int) -> str:
@@ -204,7 +208,7 @@ def _add_legend(figure: Figure, axis: Axes) -> None:
     """Below the panels, in as many columns as fit, and as much higher as it is."""
     handles, names = axis.get_legend_handles_labels()
     height = figure.get_figheight()
-    for columns in (3 if len(names) > 4 else 2, 2, 1):
+    for columns in (3, 2, 1) if len(names) > 4 else (2, 1):
         legend = figure.legend(
             handles, names,
             loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2,

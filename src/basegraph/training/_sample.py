@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -88,13 +90,13 @@ def sample(
     """
     tokens = at_least(1, below=2**31, tokens=tokens)
     seed = at_least(0, seed=seed)
-    if not isinstance(temperature, int | float) or not 0 <= temperature < float("inf"):
+    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
         raise InvalidArgument("temperature", temperature, "must be a number ≥ 0")
     if context is not None:
         at_least(1, context=context)
     parameters = export(run, node=node, algorithm=algorithm)
     config = RunConfig(**read_saved(Path(run) / "config.toml"))
-    measured = read_json_table(Path(run) / "provenance.json").get("measured", {})
+    measured = _measured(Path(run))
     tokenizer = _tokenizer(Path(run), config, measured.get("tokenizer"))
     begins, given = _first_tokens(prompt, tokenizer)
     model = module or _built(config, tokenizer.vocabulary).to(pick_device("auto"))
@@ -142,11 +144,21 @@ def generate(
     return tokens[len(given) :]
 
 
+def _measured(run: Path) -> dict[str, Any]:
+    """What the run's record says of its data, as far as it says it."""
+    measured = read_json_table(run / "provenance.json").get("measured")
+    known = measured if isinstance(measured, dict) else {}
+    kinds = {"tokenizer": str, "context": int}
+    return {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
+
+
 def _tokenizer(run: Path, config: RunConfig, checksum: str | None) -> Tokenizer:
     """The one of a run on text, refused if its file has changed since."""
     text = config.dataset == "text" or config.dataset.startswith("text:")
     if not text:
-        raise InvalidArgument("run", str(run), f"was trained on {config.dataset}, which is no text")
+        raise InvalidArgument(
+            "run", str(run), f"was trained on {config.dataset}, which is not text"
+        )
     if not config.tokenizer:
         return ByteTokenizer()
     path = located(config.tokenizer, Path(config.data_dir) if config.data_dir else None)
@@ -158,6 +170,8 @@ def _tokenizer(run: Path, config: RunConfig, checksum: str | None) -> Tokenizer:
 
 def _first_tokens(prompt: str | None, tokenizer: Tokenizer) -> tuple[str, list[int]]:
     """What the text begins with, as it can be printed, and its tokens."""
+    if not isinstance(prompt, str | None):
+        raise InvalidArgument("prompt", prompt, "must be text")
     for text in _PROMPTS if prompt is None else (prompt,):
         try:
             content = text.encode("utf-8", "surrogateescape")  # a byte of a command line that is

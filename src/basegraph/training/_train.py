@@ -175,7 +175,7 @@ def _train(
             for problem, view, folder in zip(problems, engine.runs, folders, strict=True)
         ]
         begin_together(runs, dataset)
-        for line in (estimate(engine.nodes), _never(problems[0])):
+        for line in (estimate(engine.nodes), _no_communication(problems[0])):
             if line is not None:
                 runs[0].watcher.noted(line)
         try:
@@ -187,7 +187,7 @@ def _train(
             ) from error
 
 
-def _never(problem: Problem) -> str | None:
+def _no_communication(problem: Problem) -> str | None:
     """What to tell a user whose nodes never communicate."""
     every, steps = problem.config.local_steps, problem.total_steps
     if every <= steps:

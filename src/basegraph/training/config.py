@@ -6,7 +6,7 @@ differ between the nodes of a job.
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from basegraph.algorithms.catalog import algorithm, parse_algorithm
@@ -236,6 +236,8 @@ class RunConfig:
         for name in ("lr_min", "warmup_start"):
             if getattr(self, name) > self.lr:
                 raise InvalidArgument(name, getattr(self, name), f"must be at most lr, {self.lr:g}")
+        if self.cosine_epochs and self.schedule != "cosine":
+            raise InvalidArgument("cosine_epochs", self.cosine_epochs, "needs schedule=cosine")
         self.augmentations()
         self.damping_share()
         self._require_outer()
@@ -294,6 +296,10 @@ class RunConfig:
         """The fields that all nodes of a distributed job must have in common."""
         return {name: getattr(self, name) for name, known in SETTINGS.items() if not known.local}
 
+    def to_toml(self) -> str:
+        """The configuration as a TOML file."""
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in asdict(self).items())
+
 
 SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in fields(RunConfig)}
 """What is known about every field, by name, in their order."""
@@ -326,3 +332,13 @@ def _augmentations_of_the_paper(dataset: str) -> tuple[str, ...]:
     if dataset in ("digits", "text") or dataset.startswith((OWN, "text:")):
         return ()
     return ("crop",) if dataset in ("mnist", "fashion-mnist") else AUGMENTATIONS
+
+
+def _toml(value: object) -> str:
+    """A value of a field; the fields are texts, numbers and booleans only."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return repr(value)

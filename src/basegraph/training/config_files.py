@@ -1,14 +1,13 @@
-"""Configurations as TOML files: the user's own, and the one in the folder of every run."""
+"""Configurations in TOML files: the user's own, and the one in the folder of every run."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from basegraph.errors import unknown
 from basegraph.storage import inputs
-from basegraph.training.config import MISSING, SETTINGS, RunConfig
+from basegraph.training.config import MISSING, SETTINGS
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -26,18 +25,3 @@ def _known(path: Path, given: dict[str, Any]) -> dict[str, Any]:
         if name not in SETTINGS:
             raise unknown(f"field of {path}", name, SETTINGS)
     return given
-
-
-def to_toml(config: RunConfig) -> str:
-    """The configuration as a TOML file."""
-    return "".join(f"{name} = {_toml(value)}\n" for name, value in asdict(config).items())
-
-
-def _toml(value: object) -> str:
-    """A value of a field; the fields are texts, numbers and booleans only."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return repr(value)

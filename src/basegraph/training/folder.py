@@ -26,7 +26,6 @@ from basegraph.storage.files import CannotWrite, leftovers, replacing, writing
 from basegraph.storage.inputs import parse_json, read_json_table, read_text
 from basegraph.storage.lock import Lock, locked
 from basegraph.training.config import RunConfig
-from basegraph.training.config_files import to_toml
 from basegraph.training.metrics import MAX_METRICS_BYTES, Metrics, read_rows, to_json
 from basegraph.training.problem import Facts
 
@@ -103,7 +102,7 @@ class RunFolder:
         self._write(self.provenance, json.dumps(origin, indent=2) + "\n")
         self._remove(self.checkpoint)
         self._write(self.metrics, "")
-        self._write(self.config, to_toml(config))
+        self._write(self.config, config.to_toml())
 
     @property
     def taken(self) -> bool:
@@ -123,7 +122,7 @@ class RunFolder:
 
     def configure(self, config: RunConfig) -> None:
         """Write the configuration, in which the number of nodes may be another now."""
-        self._write(self.config, to_toml(config))
+        self._write(self.config, config.to_toml())
 
     def belongs_to(self, job: str) -> None:
         """Remember which job makes the run: only that one goes on with it unasked."""

@@ -122,8 +122,6 @@ class Loop:
                 work(run)
             except Diverged as error:
                 run.failure = error
-                if not self.checkpoint_last:
-                    run.folder.remove_checkpoint()
                 run.watcher.failed(error)
 
     def _interrupted(self, number: int) -> Interrupted:

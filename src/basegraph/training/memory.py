@@ -109,7 +109,7 @@ def fit(
         raise NotEnoughMemory(
             f"{config.model} with {config.nodes} nodes and batch {config.batch} needs about "
             f"{need / 2**30:.1f} GiB on {device}, where {max(free, 0) / 2**30:.1f} GiB can be "
-            f"had: at most {nodes} nodes fit, or a smaller {'batch' if nodes else 'batch or model'}"
+            f"had: {f'at most {nodes} nodes fit, or a smaller batch' if nodes else 'no node fits'}"
         )
     return count
 

@@ -51,9 +51,9 @@ class Facts(TypedDict):
     context: NotRequired[int]
     """Tokens of a sample, where it is a window of tokens."""
     domains: NotRequired[int]
+    """Of a text: how many files."""
     tokenizer: NotRequired[str]
     """The checksum of the tokenizer's file."""
-    """Of a text: how many files."""
     damping: NotRequired[float]
     """τ of D²."""
     loss: NotRequired[str]

@@ -23,7 +23,17 @@ from basegraph.training.watcher import Watcher
 
 
 class Diverged(RuntimeFailure):
-    """A loss or a parameter became infinite or NaN."""
+    """A loss or a parameter became infinite or NaN.
+
+    Args:
+        what: Of which node, and at which step.
+        kept: The last good checkpoint, in words.
+
+    """
+
+    def __init__(self, what: str, kept: str) -> None:
+        super().__init__(f"{what}; last good checkpoint: {kept}. A smaller lr may help")
+        self.what = what
 
 
 class Run:
@@ -228,10 +238,7 @@ class Run:
             raise self._diverged(f"{name} of node {node} is not finite", self.view.step - 1)
 
     def _diverged(self, what: str, step: int) -> Diverged:
-        kept = "no checkpoint is kept"
-        if self.config.checkpoint_last:
-            kept = f"last good checkpoint: {self.folder.last_good()}"
-        return Diverged(f"{what} at step {step}; {kept}. A smaller lr may help")
+        return Diverged(f"{what} at step {step}", self.folder.last_good())
 
 
 def begin_together(runs: Sequence[Run], dataset: Dataset) -> None:
