@@ -73,4 +73,4 @@ def completed(*words: str) -> set[str]:
 def test_bash_completes_commands_topologies_and_algorithms():
     assert completed("to") == {"topology"}
     assert completed("topology", "one-peer-") == {n for n in TOPOLOGIES if n[:9] == "one-peer-"}
-    assert completed("train", "--algorithm", "qg") == {"qg-dsgdm"}
+    assert completed("train", "--algorithm", "qg") == {"qg-dsgdm", "qg-dsgdm-published"}

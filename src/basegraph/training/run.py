@@ -26,14 +26,14 @@ class Diverged(RuntimeFailure):
     """A loss or a parameter became infinite or NaN.
 
     Args:
-        what: Of which node, and at which step.
-        kept: The last good checkpoint, in words.
+        message: What it was, which checkpoint is good, and what may help.
+        what: The first of these alone.
 
     """
 
-    def __init__(self, what: str, kept: str) -> None:
-        super().__init__(f"{what}; last good checkpoint: {kept}. A smaller lr may help")
-        self.what = what
+    def __init__(self, message: str, what: str = "") -> None:
+        super().__init__(message)
+        self.what = what or message
 
 
 class Run:
@@ -238,7 +238,9 @@ class Run:
             raise self._diverged(f"{name} of node {node} is not finite", self.view.step - 1)
 
     def _diverged(self, what: str, step: int) -> Diverged:
-        return Diverged(f"{what} at step {step}", self.folder.last_good())
+        what = f"{what} at step {step}"
+        good = self.folder.last_good()
+        return Diverged(f"{what}; last good checkpoint: {good}. A smaller lr may help", what)
 
 
 def begin_together(runs: Sequence[Run], dataset: Dataset) -> None:
