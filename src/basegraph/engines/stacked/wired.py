@@ -115,7 +115,9 @@ class WiredMixer:
         way_ad = known_ad.index_select(0, arcs.back).sub_(known_ad)
         way_ad *= arcs.weights[:, None] * self.wire.step
         copies_ad.index_copy_(0, arcs.ids, known_ad.add_(way_ad))
-        yield torch.zeros_like(x_nd).index_add_(0, arcs.senders, way_ad)
+        for slot in arcs.slots:
+            nodes, ways = arcs.senders.index_select(0, slot), way_ad.index_select(0, slot)
+            yield torch.zeros_like(x_nd).index_copy_(0, nodes, ways)
 
     def tensors(self, x_nd: Tensor) -> dict[str, Tensor]:
         """What a checkpoint holds besides the models, by name.
@@ -161,11 +163,15 @@ class WiredMixer:
         arcs = list(zip(r.senders.tolist(), r.receivers.tolist(), strict=True))
         places = {arc: place for place, arc in enumerate(arcs)}
         back = [places[receiver, sender] for sender, receiver in arcs]
+        order = np.argsort(r.senders, kind="stable")
+        sent = np.bincount(r.senders, minlength=r.n)
+        rank = np.arange(len(arcs)) - np.repeat(np.cumsum(sent) - sent, sent)
         return _Arcs(
             self._on_device(ids),
             self._on_device(r.senders),
             self._on_device(back),
             self._on_device(r.weights).to(self._dtype),
+            [self._on_device(order[rank == slot]) for slot in range(sent.max())],
         )
 
     def _on_device(self, array: object) -> Tensor:
@@ -181,3 +187,6 @@ class _Arcs(NamedTuple):
     back: Tensor
     """Which arc of the round goes the other way."""
     weights: Tensor
+    slots: list[Tensor]
+    """The first arc of every node, the second of those that have two, and so on: ways are added one
+    by one, so that nothing that rounding loses goes unseen."""
