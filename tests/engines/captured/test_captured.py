@@ -5,10 +5,14 @@ Without a GPU the very functions that would be captured are called one after ano
 
 from __future__ import annotations
 
+import gc
 import signal
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
@@ -105,6 +109,62 @@ def test_the_captured_functions_are_the_plain_step(name, spec):
     assert_same_losses(fast, plain)
 
 
+class Inputs(TorchDispatchMode):
+    """The storages that operations read or write and that none of them has made."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = {}
+        self.found = {}
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        for storage in self.storages((args, kwargs)):
+            if storage._cdata not in self.made:
+                self.found[storage._cdata] = StorageWeakRef(storage)
+        out = operation(*args, **(kwargs or {}))
+        for storage in self.storages(out):
+            if storage._cdata not in self.found:
+                self.made[storage._cdata] = storage  # kept, so that no address is used again
+        return out
+
+    @staticmethod
+    def storages(tree):
+        return [t.untyped_storage() for t in tree_leaves(tree) if isinstance(t, torch.Tensor)]
+
+
+@pytest.mark.usefixtures("not_captured")
+@pytest.mark.parametrize(("name", "spec"), CASES)
+def test_what_a_graph_reads_lives_as_long_as_the_graph(monkeypatch, name, spec):
+    """A graph knows addresses alone: what only the captured function held would be overwritten."""
+    captures = []
+
+    class Graph:
+        """As torch's, it holds nothing that it reads."""
+
+        def pool(self):
+            return None
+
+        def replay(self):
+            """The numbers are of no interest."""
+
+    def capture(step, body, source, target, pool):
+        with Inputs() as inputs:
+            step._step(body, source, target)
+            step.counter.add_(1)
+        captures.append(inputs.found)
+        return Graph()
+
+    monkeypatch.setattr(NotCaptured, "_capture", capture)
+    fast = make(CapturedEngine, (0, 1), **fields_for(name, spec), device="cpu", compile=False)
+    for _ in range(fast.nodes.steps_per_epoch + 1):  # the last is of the second epoch
+        fast.advance()
+    gc.collect()
+    assert len(captures) in (2, 4)
+    for found in captures:
+        assert len(found) > len(fast.nodes.state)
+        assert not any(storage.expired() for storage in found.values())
+
+
 def make_text(kind=single_process_engine, **fields):
     """A transformer on the embedded text, a domain for each node."""
     shared = {"nodes": 6, "epochs": 2, "epoch_steps": 3, "batch": 2, "split": "domains"}
@@ -193,7 +253,7 @@ def test_captured_step_is_the_plain_step(name, spec):
 
 
 @needs_gpu
-@pytest.mark.parametrize("name", ["dsgdm", "adamw"])
+@pytest.mark.parametrize("name", ["dsgdm", "adamw", "qg-dsgdm", "d2"])
 @pytest.mark.parametrize("spec", ["base:k=1", "exponential"])
 def test_compiled_step_is_the_plain_step(spec, name):
     fields = {**fields_for(name, spec), "precision": "float32"}
@@ -207,6 +267,28 @@ def test_compiled_step_is_the_plain_step(spec, name):
         everything = ours.problem.evaluated_last
         accuracy = ours.evaluate(everything)["test"]
         assert accuracy == pytest.approx(theirs.evaluate(everything)["test"])
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", ["dsgdm", "qg-dsgdm"])
+def test_engines_one_after_another_are_the_plain_ones(name):
+    """Nothing that an earlier engine of the process has left disturbs a later one, freed or not."""
+    fields = {**fields_for(name, "exponential"), "precision": "float32"}
+    kept = []
+    for number, seeds in enumerate([(0, 1, 2), (1, 2), (3,), (1, 2)]):
+        fast, plain = (make(seeds=seeds, device=device, **fields) for device in ("cuda", "cpu"))
+        for _ in range(4 * fast.nodes.steps_per_epoch):
+            fast.advance()
+            plain.advance()
+            if fast.step % fast.nodes.steps_per_epoch == 0:
+                for run in fast.runs:
+                    run.evaluate(run.problem.evaluated_last)
+        assert torch.allclose(fast.nodes.x_nd.cpu(), plain.nodes.x_nd, atol=1e-5), number
+        if number == 1:
+            kept.append(fast)
+    fast.advance()
+    kept[0].advance()  # its graph is as it was, though others were captured and freed since
+    assert all(bool(engine.nodes.x_nd.isfinite().all()) for engine in (fast, *kept))
 
 
 def assert_resumes_within_an_epoch(config, folder):

@@ -56,6 +56,9 @@ class CapturedStep:
         self.side = 0
         steps, nodes = len(next(iter(tables.values()))), len(current[0])
         self.losses = torch.zeros(steps, nodes, device=device)
+        # A stream of its own: what libraries keep for a stream, as cuBLAS its workspace, is in the
+        # memory of the first graph that is captured there, and torch may free it with that graph.
+        self._stream = _stream_on(device)
         kinds = [(communicates, side) for communicates in bodies for side in (0, 1)]
         for communicates, side in kinds:  # all before a graph holds memory that they cannot use
             self._try_out(bodies[communicates], self.sets[side], self.sets[1 - side])
@@ -73,15 +76,15 @@ class CapturedStep:
 
     def _try_out(self, body: Body, source: list[Tensor], target: list[Tensor]) -> None:
         """Let compilers and libraries choose their kernels; x and the state stay as they are."""
-        device = source[0].device
+        assert self._stream is not None
+        stream, here = self._stream, torch.cuda.current_stream(self._stream.device)
         current = {id(tensor) for tensor in self.sets[0]}
         kept = [(tensor, tensor.clone()) for tensor in target if id(tensor) in current]
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))
+        stream.wait_stream(here)
         with torch.cuda.stream(stream):
             for _ in range(2):
                 self._step(body, source, target)
-        torch.cuda.current_stream(device).wait_stream(stream)
+        here.wait_stream(stream)
         for tensor, value in kept:
             tensor.copy_(value)
 
@@ -90,7 +93,7 @@ class CapturedStep:
     ) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         # Of this thread only: another one may be preparing the next epoch of another engine.
-        capture = torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local")
+        capture = torch.cuda.graph(graph, pool, self._stream, capture_error_mode="thread_local")
         with nothing_collected(), capture:
             self._step(body, source, target)
             self.counter.add_(1)
@@ -107,6 +110,11 @@ class CapturedStep:
         self._graphs[communicates, self.side].replay()
         self.side = 1 - self.side
         return self.sets[self.side]
+
+
+def _stream_on(device: torch.device) -> torch.cuda.Stream | None:
+    """A stream of a GPU; a CPU has none, and captures nothing."""
+    return torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
 
 @contextmanager
