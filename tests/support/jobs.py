@@ -79,6 +79,10 @@ class Job:
     def kill(self, *nodes: int) -> str:
         """kill -9, and wait until its nodes have ended by themselves; everything they have said."""
         self.process.kill()
+        return self.end_of(*nodes)
+
+    def end_of(self, *nodes: int) -> str:
+        """Wait until it and these nodes have ended by themselves; everything they have said."""
         self.process.wait()
         while any(_runs(node) for node in nodes):
             time.sleep(0.1)

@@ -63,11 +63,11 @@ def saved_steps(tmp_path) -> dict[int, int]:
 )
 def test_all_nodes_of_a_script_save(number, forks, tmp_path):
     with start(tmp_path, forks=forks) as job:
+        nodes = [job.worker(rank) for rank in range(NODES)]
         tell_all(job, number)
-        if number == signal.SIGTERM:  # once more, before torchrun has ended
+        if number == signal.SIGTERM:  # once more, before torchrun has ended, which it may not bear
             job.process.send_signal(number)
-        job.process.wait()
-    text = job.log.read_text(encoding="utf-8")
+        text = job.end_of(*nodes)
     steps = saved_steps(tmp_path)
     assert sorted(steps) == list(range(NODES)), text
     assert max(steps.values()) - min(steps.values()) <= NODES
