@@ -95,6 +95,12 @@ def test_nodes_that_agree_do_not_move(name, spec):
         assert torch.equal(mixed(t, spec, x, 30), x)
 
 
+@pytest.mark.parametrize("spec", SPECS)
+def test_a_node_alone_stays_where_it_is(spec):
+    x = starts(1)
+    assert torch.equal(mixed(bg.topology("base", n=1), spec, x, 3), x)
+
+
 @pytest.mark.parametrize(
     ("spec", "floor"),
     [("bf16", 1e-4), ("int8", 1e-3), ("fp8", 1e-2), ("int8:links=true", 1e-12)],

@@ -101,13 +101,15 @@ class WiredMixer:
         links, codec = self._links, self.wire.codec
         assert links is not None
         assert codec is not None
+        ids = links.of(number)
+        if not len(ids):
+            return
         arcs = self._arcs(number)
         copies_ad = self._copies(x_nd)
         x_ad = x_nd.index_select(0, arcs.senders)
         known_ad = copies_ad.index_select(0, arcs.ids)
         parts = codec.encode(x_ad - known_ad)
         known_ad += codec.decode(parts, x_nd.shape[1], x_nd.dtype)
-        ids = links.of(number)
         if not self._used[ids].all():  # the first message of a link is the whole vector
             used = torch.as_tensor(self._used[ids], device=x_nd.device)
             known_ad = torch.where(used[:, None], known_ad, x_ad)
