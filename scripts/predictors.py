@@ -2,11 +2,12 @@
 
     python scripts/predictors.py docs/results --out docs/results/predictors
 
-Every comparison of topologies of degree one under the folder is read: the runs of `basegraph
-reproduce pairs`, and single runs in `vgg11`. A topology is scored by its test accuracy at the end
-less that of base in the same seed. Kendall's τ then says for each number of `bg.diagnose` whether
-topologies with less of it end higher (1: always, -1: never). With so few topologies τ is rough: the
-column p has its two-sided p-value.
+Every comparison of topologies with momentum SGD under the folder is read: the runs of `basegraph
+reproduce pairs` and single runs in `vgg11`, of degree one, and those of `basegraph reproduce
+learning`, of one to five neighbors. A topology is scored by its test accuracy at the end less that
+of base in the same seed. Kendall's τ then says for each number of `bg.diagnose` whether topologies
+with less of it end higher (1: always, -1: never). With so few topologies τ is rough: the column p
+has its two-sided p-value.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ import json
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from scipy.stats import kendalltau
 
 import basegraph as bg
@@ -27,49 +29,91 @@ from basegraph.experiments.reporting import markdown
 from basegraph.experiments.store import ResultFolder
 from basegraph.training.config_files import read_saved
 
-NODES = 25
 REFERENCE = "base:k=1"
 PAIRS = ("pairs-cifar10", "pairs-cifar10-0.02", "pairs-digits")
 SINGLE_RUNS = "vgg11"
+FIGURES = ("dsgd", "nodes", "sixteen")
+"""Of `basegraph reproduce learning`, those whose topologies have a period."""
 Accuracies = dict[str, dict[int, float]]
 """In percent, by topology and seed."""
 
 
-def comparisons(results: Path) -> dict[str, Accuracies]:
-    """The accuracies at the end of every comparison, by its folder."""
-    found: dict[str, Accuracies] = {}
-    for name in PAIRS:
-        ends: Accuracies = defaultdict(dict)
-        with open(results / name / "runs.csv", encoding="utf-8") as file:
-            for row in csv.DictReader(file):
-                if not row["failure"]:
-                    ends[row["topology"]][int(row["seed"])] = 100 * float(row["test_accuracy"])
-        found[name] = ends
-    ends = defaultdict(dict)
-    for config in sorted((results / SINGLE_RUNS).glob("*/config.toml")):
+class Comparison(NamedTuple):
+    """Topologies that were trained alike."""
+
+    nodes: int
+    ends: Accuracies
+
+
+def comparisons(results: Path) -> dict[str, Comparison]:
+    """The accuracies at the end of every comparison, by its folder and what it varies."""
+    pairs = {name: Comparison(25, _of_pairs(results / name)) for name in PAIRS}
+    single = {SINGLE_RUNS: Comparison(25, _of_single_runs(results / SINGLE_RUNS))}
+    return {**pairs, **single, **_of_figures(results / "learning")}
+
+
+def _of_pairs(folder: Path) -> Accuracies:
+    ends: Accuracies = defaultdict(dict)
+    for row in _rows(folder / "runs.csv"):
+        if not row["failure"]:
+            ends[row["topology"]][int(row["seed"])] = 100 * float(row["test_accuracy"])
+    return ends
+
+
+def _of_single_runs(folder: Path) -> Accuracies:
+    ends: Accuracies = defaultdict(dict)
+    for config in sorted(folder.glob("*/config.toml")):
         settings = read_saved(config)
         *_, last = config.with_name("metrics.jsonl").read_text(encoding="utf-8").splitlines()
         accuracy = json.loads(last)["test_accuracy"]
         ends[settings["topology"]][settings["seed"]] = 100 * accuracy
-    return {**found, SINGLE_RUNS: ends}
+    return ends
 
 
-def known_of(spec: str) -> dict[str, float]:
-    """What is known before training; less is expected to be better."""
-    t = bg.topology(spec, n=NODES)
+def _of_figures(folder: Path) -> dict[str, Comparison]:
+    """By α and number of nodes; figures share the runs that they have in common."""
+    found: dict[str, Comparison] = {}
+    for figure in FIGURES:
+        for row in _rows(folder / figure / "runs.csv"):
+            if row["in the table"] == "True" and _is_periodic(row["topology"], int(row["n"])):
+                name = f"learning, α = {float(row['α']):g}, n = {row['n']}"
+                ends = found.setdefault(name, Comparison(int(row["n"]), {})).ends
+                accuracy = 100 * float(row["test_accuracy"])
+                ends.setdefault(row["topology"], {})[int(row["seed"])] = accuracy
+    return found
+
+
+def _is_periodic(spec: str, nodes: int) -> bool:
+    return spec != "all-reduce" and bg.topology(spec, n=nodes).period is not None
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with open(path, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def known_of(spec: str, nodes: int) -> dict[str, float]:
+    """What is known before training; less is expected to be better, but for neighbors."""
+    t = bg.topology(spec, n=nodes)
     diagnostics = bg.diagnose(t)
+    left = bg.consensus_error(t, np.arange(float(nodes)), t.period)[-1]
     return {
+        "neighbors": t.max_degree,
         "rounds": t.period,
         **{f"D({rho:g})": value for rho, value in diagnostics.training.items()},
         "noise": diagnostics.noise,
         "largest pair weight": float(diagnostics.weights.largest),
-        "not exact": float(not bg.consensus_error(t, range(NODES), t.period)[-1] < 1e-20),
+        "not exact": float(not left < 1e-20),
     }
 
 
-def scores(name: str, ends: Accuracies) -> list[dict[str, Any]]:
+COLUMNS = tuple(known_of(REFERENCE, 2))
+
+
+def scores(name: str, comparison: Comparison) -> list[dict[str, Any]]:
     """A row per topology, the best first."""
     rows = []
+    nodes, ends = comparison
     for spec, by_seed in ends.items():
         gains = [
             a - ends[REFERENCE][seed] for seed, a in by_seed.items() if seed in ends[REFERENCE]
@@ -82,7 +126,7 @@ def scores(name: str, ends: Accuracies) -> list[dict[str, Any]]:
                 "seeds": len(gains),
                 f"above {REFERENCE}": round(mean(gains), 2),
                 "standard error": "–" if error is None else round(error, 2),
-                **{k: round(v, 4) for k, v in known_of(spec).items()},
+                **{k: round(v, 4) for k, v in known_of(spec, nodes).items()},
             }
         )
     return sorted(rows, key=lambda row: -row[f"above {REFERENCE}"])
@@ -93,7 +137,7 @@ def correlations(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for name in dict.fromkeys(row["results"] for row in table):
         mine = [row for row in table if row["results"] == name]
-        for column in known_of(REFERENCE):
+        for column in COLUMNS:
             less = [-row[column] for row in mine]
             if len(set(less)) > 1:
                 tau, p = kendalltau(less, [row[f"above {REFERENCE}"] for row in mine])
@@ -103,7 +147,7 @@ def correlations(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
                         "topologies": len(mine),
                         "number": column,
                         "τ": round(float(tau), 2),
-                        "p": round(float(p), 2),
+                        "p": round(float(p), 4),
                     }
                 )
     return rows
@@ -118,7 +162,7 @@ def main() -> None:
     files = ["scores.csv", "correlations.csv", "predictors.md"]
     folder = ResultFolder(arguments.out, files, force=True)
     read = comparisons(arguments.results)
-    table = [row for name, ends in read.items() for row in scores(name, ends)]
+    table = [row for name, comparison in read.items() for row in scores(name, comparison)]
     taus = correlations(table)
     folder.table("scores.csv", table)
     folder.table("correlations.csv", taus)

@@ -40,8 +40,9 @@ MEANINGS = {
 NO_STEADY_STATE = "infinite (no steady state)"
 """What tables show for D(ρ) where the step size ρ is too large for the topology."""
 NO_VERDICT = (
-    "None of these is a verdict: in our comparisons (docs/results), topologies with less "
-    "disagreement did not train better; exact ones did."
+    "None of these is a verdict: in our comparisons (docs/results), less disagreement went with "
+    "higher accuracy where nodes held similar data; where they held different classes it did not, "
+    "and exact topologies trained better."
 )
 
 
