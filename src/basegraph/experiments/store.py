@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.errors import InvalidArgument
-from basegraph.storage._provenance import provenance
+from basegraph.storage._provenance import commit, provenance
 from basegraph.storage.files import replacing, writable
 from basegraph.storage.inputs import read_json_table
 
@@ -19,6 +19,7 @@ class ResultFolder:
     def __init__(self, path: Path, names: list[str], *, force: bool) -> None:
         self.path = path
         self._written: set[str] = set()
+        self._commit = commit()  # before the files change the tree, if they are part of it
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -55,7 +56,7 @@ class ResultFolder:
 
     def provenance(self, data: str, **more: object) -> None:
         """Write down the command, the code, the machine and the data the files came from."""
-        origin = {**provenance(data), **more, "files": sorted(self._written)}
+        origin = {**provenance(data), "commit": self._commit, **more, "files": sorted(self._written)}
         self.text("provenance.json", json.dumps(origin, indent=2) + "\n")
 
 

@@ -35,7 +35,7 @@ def provenance(data: str) -> dict[str, str]:
     return {
         "command": _command(),
         "basegraph": __version__,
-        "commit": _commit(),
+        "commit": commit(),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}",
         "python": platform.python_version(),
         "numpy": np.__version__,
@@ -79,7 +79,7 @@ def _torch() -> dict[str, str]:
     return versions
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit of the source this runs from, if it is a git checkout and git is there."""
     try:
         done = subprocess.run(
