@@ -56,7 +56,8 @@ class ResultFolder:
 
     def provenance(self, data: str, **more: object) -> None:
         """Write down the command, the code, the machine and the data the files came from."""
-        origin = {**provenance(data), "commit": self._commit, **more, "files": sorted(self._written)}
+        origin = {**provenance(data), "commit": self._commit, **more}
+        origin["files"] = sorted(self._written)
         self.text("provenance.json", json.dumps(origin, indent=2) + "\n")
 
 
