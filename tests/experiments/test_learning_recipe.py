@@ -1,4 +1,4 @@
-"""The paper's training figures on small data: cells, presets, verdicts, and the command."""
+"""`basegraph reproduce learning` on small data: in pieces, resumed, refused, drawn again."""
 
 from __future__ import annotations
 
@@ -9,24 +9,17 @@ from statistics import mean
 
 import pytest
 
-import basegraph as bg
-from basegraph.experiments.claims import CLAIMS, judged
+from basegraph.experiments.claims import CLAIMS
 from basegraph.experiments.learning import (
-    EXISTING,
     FIGURES,
     Cell,
     Experiment,
     Key,
-    cells_of,
-    preset,
 )
-from basegraph.experiments.learning_report import _shown, milestones, outputs, report
+from basegraph.experiments.learning_report import outputs, report
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder
-from basegraph.plots.learning import labels
-from basegraph.training.config import RunConfig
 from basegraph.training.run import Run
-from basegraph.training.schedule import learning_rate
 from support.cli import ok, run_here
 
 TINY = ["--dataset", "digits", "--epochs", "2", "--seed", "0:1", "--lr", "0.1,0.01", "-n", "4",
@@ -37,169 +30,8 @@ STEPS_PER_EPOCH = 11
 """1294 digits that are not held out, on 4 nodes, in batches of 32."""
 
 
-def ends(**accuracies):
-    """Curves of one panel: a list of final accuracies for every topology, seed by seed."""
-    return {
-        Cell(0.1, 25, "dsgdm", spec.replace("__", ":k=").replace("_", "-")): {
-            seed: [{"test_accuracy": share}] for seed, share in enumerate(shares)
-        }
-        for spec, shares in accuracies.items()
-    }
-
-
-PANEL = (0.1, 25, "dsgdm")
-
-
-def verdicts(figure, curves, lost=None):
-    rows = judged(figure, [PANEL], curves, lost or {})
-    return {row["the paper"]: row["verdict"] for row in rows}
-
-
 def _definition_of(path):
     return (path / "out" / "runs" / "sweep.toml").read_text(encoding="utf-8")
-
-
-def test_the_cells_of_the_figures():
-    dsgd = cells_of(FIGURES["dsgd"])
-    assert len(dsgd.trained) == 2 * (1 + 10)
-    assert not dsgd.unstable
-    nodes = cells_of(FIGURES["nodes"])
-    assert nodes.same == {Cell(0.1, 24, "dsgdm", "base:k=4"): Cell(0.1, 24, "dsgdm", "base:k=3")}, (
-        "as the paper says of n = 24"
-    )
-    assert set(CLAIMS) == set(FIGURES)
-
-
-def test_seeds_share_a_curve_and_topologies_do_not():
-    cells = [Cell(0.1, 25, "dsgdm", "ring"), Cell(0.1, 25, "allreduce-sgd", "all-reduce")]
-    shown = labels([_shown(Key(cell, 0.1, seed)) for cell in cells for seed in (0, 1)])
-    assert shown == 2 * ["ring, η = 0.1"] + 2 * ["all-reduce, η = 0.1"]
-
-
-def test_the_published_settings_and_ours():
-    ours = RunConfig(**preset("ours", "cifar10", "vgg11", 500))
-    assert ours == RunConfig(model="vgg11")
-    published = RunConfig(**preset("published", "cifar10", "vgg11", 500))
-    assert (published.normalize, published.model) == ("half", "vgg11:groups=8")
-    assert (published.lr_min, published.warmup_start, published.lr_changes) == (1e-4, 5e-5, "epoch")
-    assert published.cosine_epochs == 500
-    gray = preset("published", "fashion-mnist", "lenet", 200)
-    assert (gray["normalize"], gray["model"]) == ("none", "lenet:order=published")
-    assert preset("published", "cifar10", "vgg11:groups=4", 500)["model"] == "vgg11:groups=4"
-    with pytest.raises(bg.InvalidArgument, match="settings='mine': must be published or ours"):
-        preset("mine", "cifar10", "vgg11", 500)
-
-
-@pytest.mark.parametrize(("epochs", "last"), [(200, 8.438e-4), (500, 2.193e-4)])
-def test_the_published_learning_rate(epochs, last):
-    """As timm's scheduler gives it with `warmup_prefix`: its cosine is cut off by the end."""
-    config = RunConfig(**preset("published", "cifar10", "lenet", epochs), epochs=epochs, lr=0.1)
-    rates = [
-        learning_rate(
-            epoch, 1, epochs, peak=0.1, warmup=config.warmup, schedule=config.schedule,
-            lowest=config.lr_min, warmup_start=config.warmup_start, changes=config.lr_changes,
-            cosine_epochs=config.cosine_epochs,
-        )
-        for epoch in range(epochs)
-    ]  # fmt: skip
-    assert rates[:3] == pytest.approx([5e-5, 0.010045, 0.02004])
-    assert max(rates) == rates[10] == 0.1
-    assert rates[10 + epochs // 2] == pytest.approx((0.1 + 1e-4) / 2)
-    assert rates[-1] == pytest.approx(last, rel=1e-3)
-
-
-def test_claims_are_judged_by_differences_within_seeds():
-    """Seeds differ by ten points, topologies within a seed by one or nothing."""
-    seeds = [0.5, 0.6, 0.7]
-    ahead = [s + 0.01 + 0.0002 * i for i, s in enumerate(seeds)]
-    alike = [s + 0.0001 * i for i, s in enumerate(seeds)]
-    above = "Base-2 is above the one-peer exponential graph"
-    same = "Base-2 is comparable to the exponential graph"
-    denser = "Base-3, 4 and 5 are above both exponential graphs"
-    found = verdicts("nodes", ends(base__1=ahead, one_peer_exponential=seeds, exponential=alike))
-    assert found == {above: "confirmed", same: "refuted", denser: "open"}
-    found = verdicts("nodes", ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike))
-    assert found == {above: "refuted", same: "confirmed", denser: "open"}
-    cell = next(c for c in ends(one_peer_exponential=[0.1]))
-    why = {row["the paper"]: row["because"] for row in judged("nodes", [PANEL], {
-        Cell(0.1, 25, "dsgdm", spec): {s: [{"test_accuracy": a}] for s, a in enumerate(some)}
-        for spec, some in {
-            "base:k=2": [0.90, 0.91, 0.92], "base:k=3": [0.9, 0.2, 0.9],
-            "base:k=4": [0.9, 0.91, 0.9], "exponential": [0.1, 0.1, 0.1],
-            "one-peer-exponential": [0.8, 0.81, 0.82],
-        }.items()
-    }, {})}  # fmt: skip
-    assert why[denser].startswith("base:k=3 − one-peer-exponential")  # which is open
-    lost = verdicts(
-        "nodes",
-        ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike),
-        {cell: "diverged in seeds 2"},
-    )
-    assert lost == {above: "open", same: "confirmed", denser: "open"}
-    one = ends(base__1=[0.9], one_peer_exponential=[0.1], exponential=[0.9])
-    assert set(verdicts("nodes", one).values()) == {"open"}
-
-
-def test_many_pairs_refute_less_easily_than_one():
-    """A difference that refutes by itself may be the one in twenty that is chance."""
-    seeds = [0.5, 0.6, 0.7]
-    behind = [0.492, 0.5915, 0.6925]  # 0.8 points less, ± 0.02
-    slightly = ends(base__1=behind, one_peer_exponential=seeds, exponential=seeds)
-    assert (
-        verdicts("nodes", slightly)["Base-2 is above the one-peer exponential graph"] == "refuted"
-    )
-    figure = ends(base__1=behind, exponential=seeds)
-    for spec in EXISTING[1:]:
-        figure |= ends(**{spec.replace("-", "_"): [0.4, 0.51, 0.6]})
-    claim = "Base-2 is comparable to or above the existing topologies"
-    assert verdicts("dsgd", figure)[claim] == "open"
-
-
-def test_what_is_lost_or_missing_does_not_save_a_claim():
-    """A pair of which nothing is lost refutes it all the same."""
-    seeds = [0.5, 0.6, 0.7]
-    far_behind = [s - 0.2 + 0.001 * i for i, s in enumerate(seeds)]
-    claim = "Base-3, 4 and 5 are above both exponential graphs"
-    curves = ends(base__2=far_behind, base__3=seeds, exponential=seeds)
-    assert verdicts("nodes", curves)[claim] == "refuted"
-    lost = {Cell(*PANEL, "one-peer-exponential"): "diverged in seeds 2"}
-    assert verdicts("nodes", curves, lost)[claim] == "refuted"
-    lost = {Cell(*PANEL, "base:k=2"): "diverged in seeds 2"}
-    assert verdicts("nodes", curves, lost)[claim] == "open"
-
-
-def test_equal_differences_say_nothing_of_their_error():
-    chance = ends(base__1=[0.1] * 3, one_peer_exponential=[0.1] * 3, exponential=[0.1] * 3)
-    assert set(verdicts("nodes", chance).values()) == {"open"}
-
-
-def spread_of(small, large, lost=None):
-    curves = {cell._replace(alpha=10.0): runs for cell, runs in ends(**large).items()}
-    panels = [(10.0, *PANEL[1:]), PANEL]
-    (row,) = [r for r in judged("dsgd", panels, curves | ends(**small), lost or {})
-              if "differ more" in r["the paper"]]  # fmt: skip
-    return row["verdict"], row["because"]
-
-
-def test_ranges_are_compared_over_the_same_topologies():
-    """A topology that was lost where it is worst must not make the range small there."""
-    small = {"base__1": [0.70, 0.71, 0.72], "ring": [0.50, 0.51, 0.515], "torus": [0.6] * 3}
-    large = {"base__1": [0.70, 0.71, 0.72], "ring": [0.69, 0.70, 0.71], "torus": [0.7] * 3}
-    assert spread_of(small, large)[0] == "confirmed"
-    without = {name: shares for name, shares in small.items() if name != "ring"}
-    outcome, why = spread_of(without, large)
-    assert outcome == "open"
-    assert why.endswith("; without ring")
-    outcome, why = spread_of(without, large, {Cell(*PANEL, "ring"): "diverged with every η"})
-    assert outcome == "open"
-    assert why.endswith("; ring diverged with every η")
-    peers = {"one_peer_exponential": [0.6] * 3, "exponential": [0.6] * 3}
-    lost = {Cell(*PANEL, "one-peer-exponential"): "diverged with every η"}
-    assert "without exponential" in spread_of(small, {**large, **peers}, lost)[1]
-    only = {name: {"base__1": shares["base__1"]} for name, shares in (("s", small), ("l", large))}
-    assert spread_of(only["s"], only["l"])[1] == "needs two topologies with runs at both α"
-    cut = {**small, "ring": small["ring"][:2]}
-    assert spread_of(cut, large, {Cell(*PANEL, "ring"): "diverged in seeds 2"})[0] == "open"
 
 
 def test_the_command_in_pieces(tmp_path):
@@ -272,29 +104,6 @@ def test_mnist_is_one_of_the_figures(monkeypatch, tmp_path):
     runs = list((tmp_path / "out" / "runs").glob("*/config.toml"))
     assert len(runs) == 2 * 3
     assert "evaluate_samples = 0\n" in runs[0].read_text(encoding="utf-8")
-
-
-def test_milestones_say_what_a_good_model_has_cost():
-    def runs(*accuracies):
-        return [
-            {"test_accuracy": a, "test_accuracy_averaged": 0.9, "bytes_per_node": (i + 1) * 1e6}
-            for i, a in enumerate(accuracies)
-        ]
-
-    panel = (0.1, 25, "dsgdm")
-    fast, slow = Cell(*panel, "base:k=1"), Cell(*panel, "ring")
-    first, second = milestones(
-        {
-            fast: {0: runs(0.5, 0.86, 0.895, 0.9), 1: runs(0.7, 0.88, 0.89, 0.9)},
-            slow: {0: runs(0.1, 0.2, 0.3, 0.89), 1: runs(0.1, 0.2, 0.3, 0.4)},
-        }
-    )
-    assert first["good %"] == second["good %"] == 89.0
-    assert first["nodes % after 1/4"] == "60.00 ± 14.14"
-    assert first["nodes % after 1/2"] == "87.00 ± 1.41"
-    assert first["nodes: MB to good, each seed"] == "3, 3"
-    assert second["nodes: MB to good, each seed"] == "4, never"
-    assert second["averaged model: MB to good, each seed"] == "1, 1"
 
 
 def test_a_figure_of_which_every_run_diverged_is_no_result(tmp_path):

@@ -1,0 +1,117 @@
+"""Verdicts on the paper's claims: from differences within seeds, and from what was lost."""
+
+from __future__ import annotations
+
+from basegraph.experiments.claims import judged
+from basegraph.experiments.learning import EXISTING, Cell
+
+PANEL = (0.1, 25, "dsgdm")
+
+
+def ends(**accuracies):
+    """Curves of one panel: a list of final accuracies for every topology, seed by seed."""
+    return {
+        Cell(0.1, 25, "dsgdm", spec.replace("__", ":k=").replace("_", "-")): {
+            seed: [{"test_accuracy": share}] for seed, share in enumerate(shares)
+        }
+        for spec, shares in accuracies.items()
+    }
+
+
+def verdicts(figure, curves, lost=None):
+    rows = judged(figure, [PANEL], curves, lost or {})
+    return {row["the paper"]: row["verdict"] for row in rows}
+
+
+def test_claims_are_judged_by_differences_within_seeds():
+    """Seeds differ by ten points, topologies within a seed by one or nothing."""
+    seeds = [0.5, 0.6, 0.7]
+    ahead = [s + 0.01 + 0.0002 * i for i, s in enumerate(seeds)]
+    alike = [s + 0.0001 * i for i, s in enumerate(seeds)]
+    above = "Base-2 is above the one-peer exponential graph"
+    same = "Base-2 is comparable to the exponential graph"
+    denser = "Base-3, 4 and 5 are above both exponential graphs"
+    found = verdicts("nodes", ends(base__1=ahead, one_peer_exponential=seeds, exponential=alike))
+    assert found == {above: "confirmed", same: "refuted", denser: "open"}
+    found = verdicts("nodes", ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike))
+    assert found == {above: "refuted", same: "confirmed", denser: "open"}
+    cell = next(c for c in ends(one_peer_exponential=[0.1]))
+    why = {row["the paper"]: row["because"] for row in judged("nodes", [PANEL], {
+        Cell(0.1, 25, "dsgdm", spec): {s: [{"test_accuracy": a}] for s, a in enumerate(some)}
+        for spec, some in {
+            "base:k=2": [0.90, 0.91, 0.92], "base:k=3": [0.9, 0.2, 0.9],
+            "base:k=4": [0.9, 0.91, 0.9], "exponential": [0.1, 0.1, 0.1],
+            "one-peer-exponential": [0.8, 0.81, 0.82],
+        }.items()
+    }, {})}  # fmt: skip
+    assert why[denser].startswith("base:k=3 − one-peer-exponential")  # which is open
+    lost = verdicts(
+        "nodes",
+        ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike),
+        {cell: "diverged in seeds 2"},
+    )
+    assert lost == {above: "open", same: "confirmed", denser: "open"}
+    one = ends(base__1=[0.9], one_peer_exponential=[0.1], exponential=[0.9])
+    assert set(verdicts("nodes", one).values()) == {"open"}
+
+
+def test_many_pairs_refute_less_easily_than_one():
+    """A difference that refutes by itself may be the one in twenty that is chance."""
+    seeds = [0.5, 0.6, 0.7]
+    behind = [0.492, 0.5915, 0.6925]  # 0.8 points less, ± 0.02
+    slightly = ends(base__1=behind, one_peer_exponential=seeds, exponential=seeds)
+    assert (
+        verdicts("nodes", slightly)["Base-2 is above the one-peer exponential graph"] == "refuted"
+    )
+    figure = ends(base__1=behind, exponential=seeds)
+    for spec in EXISTING[1:]:
+        figure |= ends(**{spec.replace("-", "_"): [0.4, 0.51, 0.6]})
+    claim = "Base-2 is comparable to or above the existing topologies"
+    assert verdicts("dsgd", figure)[claim] == "open"
+
+
+def test_what_is_lost_or_missing_does_not_save_a_claim():
+    """A pair of which nothing is lost refutes it all the same."""
+    seeds = [0.5, 0.6, 0.7]
+    far_behind = [s - 0.2 + 0.001 * i for i, s in enumerate(seeds)]
+    claim = "Base-3, 4 and 5 are above both exponential graphs"
+    curves = ends(base__2=far_behind, base__3=seeds, exponential=seeds)
+    assert verdicts("nodes", curves)[claim] == "refuted"
+    lost = {Cell(*PANEL, "one-peer-exponential"): "diverged in seeds 2"}
+    assert verdicts("nodes", curves, lost)[claim] == "refuted"
+    lost = {Cell(*PANEL, "base:k=2"): "diverged in seeds 2"}
+    assert verdicts("nodes", curves, lost)[claim] == "open"
+
+
+def test_equal_differences_say_nothing_of_their_error():
+    chance = ends(base__1=[0.1] * 3, one_peer_exponential=[0.1] * 3, exponential=[0.1] * 3)
+    assert set(verdicts("nodes", chance).values()) == {"open"}
+
+
+def spread_of(small, large, lost=None):
+    curves = {cell._replace(alpha=10.0): runs for cell, runs in ends(**large).items()}
+    panels = [(10.0, *PANEL[1:]), PANEL]
+    (row,) = [r for r in judged("dsgd", panels, curves | ends(**small), lost or {})
+              if "differ more" in r["the paper"]]  # fmt: skip
+    return row["verdict"], row["because"]
+
+
+def test_ranges_are_compared_over_the_same_topologies():
+    """A topology that was lost where it is worst must not make the range small there."""
+    small = {"base__1": [0.70, 0.71, 0.72], "ring": [0.50, 0.51, 0.515], "torus": [0.6] * 3}
+    large = {"base__1": [0.70, 0.71, 0.72], "ring": [0.69, 0.70, 0.71], "torus": [0.7] * 3}
+    assert spread_of(small, large)[0] == "confirmed"
+    without = {name: shares for name, shares in small.items() if name != "ring"}
+    outcome, why = spread_of(without, large)
+    assert outcome == "open"
+    assert why.endswith("; without ring")
+    outcome, why = spread_of(without, large, {Cell(*PANEL, "ring"): "diverged with every η"})
+    assert outcome == "open"
+    assert why.endswith("; ring diverged with every η")
+    peers = {"one_peer_exponential": [0.6] * 3, "exponential": [0.6] * 3}
+    lost = {Cell(*PANEL, "one-peer-exponential"): "diverged with every η"}
+    assert "without exponential" in spread_of(small, {**large, **peers}, lost)[1]
+    only = {name: {"base__1": shares["base__1"]} for name, shares in (("s", small), ("l", large))}
+    assert spread_of(only["s"], only["l"])[1] == "needs two topologies with runs at both α"
+    cut = {**small, "ring": small["ring"][:2]}
+    assert spread_of(cut, large, {Cell(*PANEL, "ring"): "diverged in seeds 2"})[0] == "open"
