@@ -19,7 +19,7 @@ from basegraph.engines.distributed.method import NodeMethod, require_order
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.turnover import MembershipChange
-from basegraph.errors import InvalidArgument, unknown
+from basegraph.errors import InvalidArgument
 from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.membership import membership_for
@@ -38,11 +38,6 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 LOG = logging.getLogger("basegraph")
-GROUP_KEYS = (
-    *("params", "param_names", "name", "gossip_step", "algorithm"),
-    *("initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"),
-)
-"""What a parameter group may hold besides options: names, and what torch's schedulers add."""
 
 
 class DecentralizedOptimizer(NodeOptimizer):
@@ -206,14 +201,7 @@ class DecentralizedOptimizer(NodeOptimizer):
 
         """
         super().add_param_group(param_group)
-        group = self.param_groups[-1]
-        known = ("lr", "weight_decay", *self._family.defaults)
-        for key in group:
-            if key not in known and key not in GROUP_KEYS:
-                raise unknown("option of a parameter group", key, known)
-        for name in ("lr", "weight_decay"):
-            _require_number(name, group[name])
-        self._family.method(group)
+        self._family.require_group(self.param_groups[-1])
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -381,9 +369,3 @@ class DecentralizedOptimizer(NodeOptimizer):
         """Let `state` and `state_dict` see the flat state, by parameter."""
         for p, shown in self._views.of(self._steps.own_vectors()):
             self.state[p].update(shown)
-
-
-def _require_number(name: str, value: object) -> None:
-    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
-        raise InvalidArgument(name, value, "must be a number ≥ 0")

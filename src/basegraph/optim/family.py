@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from torch import Tensor
+
 from basegraph.algorithms.catalog import ALGORITHMS, parse_algorithm
 from basegraph.algorithms.method import Method
 from basegraph.algorithms.outer import with_outer
-from basegraph.errors import InvalidArgument
+from basegraph.errors import InvalidArgument, unknown
 from basegraph.specs import refuse_twice
+
+KEPT = 64
+"""Choices of options that are remembered."""
+GROUP_KEYS = (
+    *("params", "param_names", "name", "gossip_step", "algorithm"),
+    *("initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"),
+)
+"""What a parameter group may hold besides options: names, and what torch's schedulers add."""
 
 
 class Family:
@@ -41,6 +51,16 @@ class Family:
             if option not in self.defaults:
                 raise InvalidArgument(option, value, f"{self._name} has no such option")
         refuse_twice(self._name, self._written, options)
+
+    def require_group(self, group: Mapping[str, Any]) -> None:
+        """Refuse a parameter group that has an unknown option, or a wrong value of one."""
+        known = ("lr", "weight_decay", *self.defaults)
+        for key in group:
+            if key not in known and key not in GROUP_KEYS:
+                raise unknown("option of a parameter group", key, known)
+        for name in ("lr", "weight_decay"):
+            _require_number(name, group[name])
+        self.method(group)
 
     def options(self, group: Mapping[str, Any]) -> dict[str, Any]:
         """The method's options in a parameter group."""
@@ -77,5 +97,7 @@ class Family:
         return methods
 
 
-KEPT = 64
-"""Choices of options that are remembered."""
+def _require_number(name: str, value: object) -> None:
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not number >= 0:
+        raise InvalidArgument(name, value, "must be a number ≥ 0")
