@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from basegraph.cli.run_rows import run_row
 from support.cli import ok, run_here
 
 RUNS = Path(__file__).resolve().parents[2] / "docs" / "results" / "vgg11"
@@ -52,6 +53,13 @@ def test_one_seed_has_no_deviation():
     text = ok("compare", RUNS / "base-1", "--means")
     assert "±" not in text
     assert "83.9" in text
+
+
+def test_all_reduce_is_not_named_by_the_topology_that_it_ignores():
+    config = {"algorithm": "allreduce-sgd", "topology": "base:k=1", "nodes": 25}
+    assert run_row({"run": "a", "config": config, "rows": [{"epoch": 1}]})["topology"] == (
+        "all-reduce"
+    )
 
 
 def test_settings_that_differ_have_a_column():

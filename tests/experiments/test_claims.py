@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from basegraph.experiments.claims import judged
-from basegraph.experiments.learning import EXISTING, Cell
+from basegraph.experiments.learning import EXISTING, FIGURES, Cell
 
 PANEL = (0.1, 25, "dsgdm")
 
@@ -115,3 +115,42 @@ def test_ranges_are_compared_over_the_same_topologies():
     assert spread_of(only["s"], only["l"])[1] == "needs two topologies with runs at both α"
     cut = {**small, "ring": small["ring"][:2]}
     assert spread_of(cut, large, {Cell(*PANEL, "ring"): "diverged in seeds 2"})[0] == "open"
+
+
+def test_which_side_is_higher_where_two_should_be_comparable():
+    low, high = [0.5, 0.6, 0.7], [0.601, 0.7, 0.799]
+    curves = ends(base__1=high, exponential=low, one_peer_exponential=low)
+    (row,) = [r for r in judged("nodes", [PANEL], curves, {}) if "comparable" in r["the paper"]]
+    assert row["verdict"] == "refuted"
+    assert row["because"].endswith("(3 seeds), base:k=1 is higher")
+
+
+def test_the_same_rounds_are_comparable_and_not_above():
+    curves = ends(base__1=[0.5, 0.6])
+    other = Cell(*PANEL, "one-peer-exponential")
+    curves[other] = curves[Cell(*PANEL, "base:k=1")]
+    (row,) = judged("sixteen", [PANEL], curves, {})
+    said = (row["verdict"], row["because"])
+    assert said == ("confirmed", "base:k=1 and one-peer-exponential have the same rounds")
+    assert verdicts("nodes", curves)["Base-2 is above the one-peer exponential graph"] == "refuted"
+
+
+def test_claims_are_about_the_topologies_of_the_figure():
+    """The figure on MNIST has no EquiDyn: that leaves none of its claims open."""
+    curves = {
+        Cell(*PANEL, spec): {
+            seed: [
+                {
+                    "test_accuracy": 0.1 * seed
+                    - 0.01 * place
+                    + 1e-5 * ((place + 1) ** 2 * seed % 101)
+                }
+            ]
+            for seed in (4, 5, 6)
+        }
+        for place, spec in enumerate(FIGURES["mnist"].topologies)  # base first
+    }
+    found = verdicts("mnist", curves)
+    about = [text for text in found if "differ more" not in text]
+    assert len(about) == 3
+    assert {found[text] for text in about} == {"confirmed"}

@@ -83,3 +83,10 @@ def test_milestones_say_what_a_good_model_has_cost():
     assert first["nodes: MB to good, each seed"] == "3, 3"
     assert second["nodes: MB to good, each seed"] == "4, never"
     assert second["averaged model: MB to good, each seed"] == "1, 1"
+
+
+def test_a_quarter_of_two_evaluations_is_none():
+    rows = [{"test_accuracy": a, "test_accuracy_averaged": a, "bytes_per_node": 1e6}
+            for a in (0.5, 0.9)]  # fmt: skip
+    (row,) = milestones({Cell(0.1, 25, "dsgdm", "ring"): {0: rows}})
+    assert (row["nodes % after 1/4"], row["nodes % after 1/2"]) == ("–", "50.00")

@@ -91,7 +91,11 @@ def test_the_command_in_pieces(tmp_path):
     settings = json.loads(definition.read_text(encoding="utf-8"))
     del settings["clip"]  # as a version without that field wrote it
     definition.write_text(json.dumps(settings), encoding="utf-8")
-    assert "runs are missing" not in ok(*command, "--resume", "--minutes", "0")
+    whole = ok(*command, "--resume", "--minutes", "0")
+    assert "runs are missing" not in whole
+    assert "not shown" not in whole
+    fewer = ok(*command, "--topologies", "ring", "--resume", "--minutes", "0")
+    assert "3 runs are of other seeds, rates or cells, and not shown: " in fewer
     definition.write_text(json.dumps({**settings, "clip": 1.0}), encoding="utf-8")
     assert run_here(*command, "--resume").returncode == 2
 
@@ -203,6 +207,7 @@ def test_another_setting_on_resume_is_named(tmp_path):
         (["dsgd", "--minutes", "-1"], "--minutes='-1': must be a number ≥ 0"),
         (["dsgd", "--step-ms", "nan"], "--step-ms='nan': must be a number ≥ 1e-06"),
         (["dsdg"], "FIGURE='dsdg': did you mean 'dsgd'?"),
+        (["dsgd", "--topologies", "rign"], "--topologies='rign': did you mean 'ring'?"),
         (["dsgd", "--settings", "his"], "--settings='his': must be published or ours"),
         (["dsgd", "--dataset", "text"], "--dataset='text': must be images, not a text"),
         (["dsgd", "--dataset", "digits", "--lr", "0.00001"], "must be at most lr, 1e-05"),
@@ -224,6 +229,15 @@ def test_other_methods_than_the_figures(tmp_path):
         ("allreduce-sgd", "all-reduce"),
         *((method, t) for method in ("dsgd", "qg-dsgdm") for t in ("base:k=1", "ring")),
     }
+
+
+def test_all_reduce_is_in_no_panel_of_a_method_of_several(tmp_path):
+    """Its difference from base would depend on which method comes first."""
+    command = ["reproduce", "learning", "methods", *TINY, "--seed", "0", "--lr", "0.1"]
+    for methods, compared in (("dsgdm", True), ("dsgdm,dsgd", False)):
+        made = ok(*command, "--methods", methods, "--json", "--out", tmp_path / methods)
+        (central,) = [r for r in json.loads(made)["table"] if r["topology"] == "all-reduce"]
+        assert isinstance(central["above base:k=1"], float) is compared
 
 
 @pytest.mark.parametrize("methods", [",", "sgd", "dsgdm:beta=1"])

@@ -148,6 +148,8 @@ def learning(
     if missing:
         left, following = experiment.count_left(), folder / "missing.txt"
         print(f"{left} of {experiment.count()} runs are missing; those that come next: {following}")
+    if others := experiment.not_asked_for():
+        print(others)
     print(f"written to {folder.path}")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from statistics import fmean, stdev
 from typing import Any
 
+from basegraph.plots.colors import topology_of
 from basegraph.training.config import SETTINGS
 
 ALWAYS = ("alpha", "lr")
@@ -30,7 +31,7 @@ def run_row(run: dict[str, Any]) -> dict[str, Any]:
     """A run: its name, its settings, and where it ended."""
     config = run["config"]
     settings = {name: config[name] for name in SETTINGS if name in config and name not in FREE}
-    return {"run": run["run"], **settings, **run["rows"][-1]}
+    return {"run": run["run"], **settings, "topology": topology_of(config), **run["rows"][-1]}
 
 
 def setting_of(row: Mapping[str, Any]) -> str:

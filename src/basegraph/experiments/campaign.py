@@ -212,6 +212,15 @@ class Campaign(Generic[Cell, Key]):
         """All runs that can be named by now."""
         return self.tried | self.again() | self.made_ahead()
 
+    def not_asked_for(self) -> str:
+        """A line about runs in the folder that are no part of what is asked for; or none."""
+        asked = {key.name for key in self.known()}
+        others = sum(name not in asked for name in self.sweep.names())
+        if not others:
+            return ""
+        runs = "1 run is" if others == 1 else f"{others} runs are"
+        return f"{runs} of other seeds, rates or cells, and not shown: {self.sweep.path}"
+
     def count(self) -> int:
         """How many runs there will be in the end, if none diverges."""
         return len(self.tried) + len(self.cells) * len(self.seeds[1:])

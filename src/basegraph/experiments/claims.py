@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from scipy.special import stdtrit
 
 from basegraph.experiments.campaign import standard_error
-from basegraph.experiments.learning import BASES, EXISTING, STATIC, Cell
+from basegraph.experiments.learning import BASES, EXISTING, FIGURES, STATIC, Cell
 from basegraph.training.metrics import Metrics
 
 COMPARABLE = 0.5
@@ -54,10 +54,19 @@ _DSGD = (
     Claim("Base-5 is above the other topologies", BASES[3:], (*BASES[:3], *EXISTING), alpha=10.0),
     _SPREAD,
 )  # fmt: skip
+
+
+def _among(claim: Claim, figure: str) -> Claim:
+    """The claim about the topologies of a figure that leaves some out."""
+    trained = FIGURES[figure].topologies
+    ahead, behind = ([t for t in side if t in trained] for side in (claim.ahead, claim.behind))
+    return claim._replace(ahead=tuple(ahead), behind=tuple(behind))
+
+
 CLAIMS: dict[str, tuple[Claim, ...]] = {
     "dsgd": _DSGD,
     "resnet": _DSGD,
-    "mnist": _DSGD,
+    "mnist": tuple(_among(claim, "mnist") for claim in _DSGD),
     "nodes": (
         Claim("Base-2 is above the one-peer exponential graph", BASES[:1], EXISTING[1:2]),
         Claim(
@@ -76,7 +85,7 @@ CLAIMS: dict[str, tuple[Claim, ...]] = {
         Claim("Base-3, 4 and 5 are above all EquiStatic", DENSER, STATIC),
     ),
     "sixteen": (
-        Claim("Base-2 and the one-peer exponential graph are alike", BASES[:1], EXISTING[1:2],
+        Claim("Base-2 and the one-peer exponential graph are comparable", BASES[:1], EXISTING[1:2],
               "comparable"),
     ),
 }  # fmt: skip
@@ -169,7 +178,8 @@ def _compared(
 ) -> tuple[str, str]:
     """The verdict on all pairs, and of those that decide it the furthest from what is claimed.
 
-    A pair of which nothing is lost may refute the claim, whatever is missing otherwise.
+    A pair of which nothing is lost may refute the claim, whatever is missing otherwise. Topologies
+    with the same rounds have the same runs: they are comparable, and neither is above the other.
     """
     asked = [Cell(*panel, spec) for spec in dict.fromkeys([*claim.ahead, *claim.behind])]
     missing = [cell.topology for cell in asked if cell not in curves and cell not in lost]
@@ -178,9 +188,16 @@ def _compared(
     gaps: list[tuple[str, float, str]] = []
     for one, other in pairs:
         gap = differences(curves, one, other, claim.whole_way)
-        if gap and one not in lost and other not in lost:
-            outcome = verdict(claim.kind, gap, len(pairs))
-            gaps.append((outcome, mean(gap), f"{one.topology} − {other.topology}: {shown(gap)}"))
+        if not gap or one in lost or other in lost:
+            continue
+        said = f"{one.topology} − {other.topology}: {shown(gap)}"
+        outcome = verdict(claim.kind, gap, len(pairs))
+        if curves[one] is curves[other]:
+            outcome = "confirmed" if claim.kind.startswith("comparable") else "refuted"
+            said = f"{one.topology} and {other.topology} have the same rounds"
+        elif claim.kind == "comparable" and outcome == "refuted":
+            said += f", {(one if mean(gap) > 0 else other).topology} is higher"
+        gaps.append((outcome, mean(gap), said))
     outcomes = [outcome for outcome, _, _ in gaps]
     decides = next((o for o in ("refuted", "open") if o in outcomes), "confirmed")
     alike = claim.kind == "comparable"

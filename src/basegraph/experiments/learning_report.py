@@ -186,8 +186,8 @@ def milestones(curves: Curves) -> list[dict[str, Any]]:
         evaluations = list(zip(*runs.values(), strict=False))
         for at, share in ((len(evaluations) // 4 - 1, "1/4"), (len(evaluations) // 2 - 1, "1/2")):
             for column, title in ACCURACIES.items():
-                values = [100 * one[column] for one in evaluations[max(0, at)]]
-                row[f"{title} % after {share}"] = _with_spread(values)
+                values = [100 * one[column] for one in evaluations[at]] if at >= 0 else []
+                row[f"{title} % after {share}"] = _with_spread(values) if values else "–"
         good = best[cell.alpha, cell.nodes] - NEARLY
         row["good %"] = round(100 * good, 2)
         for column, title in ACCURACIES.items():
@@ -210,9 +210,13 @@ def _megabytes(rows: list[Metrics], column: Accuracy, good: float) -> str:
 
 
 def _above(curves: Curves, cell: Cell, figure: Figure) -> dict[str, Any]:
-    """The difference from the reference of the same panel, within seeds; all-reduce is in all."""
-    method = figure.methods[0] if cell.topology == ALL_REDUCE else cell.method
-    gaps = differences(curves, cell, cell._replace(method=method, topology=REFERENCE))
+    """The difference from the reference of the same panel, within seeds.
+
+    All-reduce is in all panels: where these are of several methods, it has no reference.
+    """
+    methods = figure.methods if cell.topology == ALL_REDUCE else (cell.method,)
+    reference = cell._replace(method=methods[0], topology=REFERENCE)
+    gaps = differences(curves, cell, reference) if len(methods) == 1 else []
     return {
         f"above {REFERENCE}": round(mean(gaps), 2) if gaps else "–",
         "standard error": rounded(standard_error(gaps), 2),

@@ -60,6 +60,10 @@ class SweepFolder:
             reason = error.strerror or str(error)
             raise InvalidArgument("out", str(path), f"cannot be used: {reason}") from None
 
+    def names(self) -> list[str]:
+        """The names of all runs that are here."""
+        return sorted(config.parent.name for config in self.path.glob("*/config.toml"))
+
     def failed(self) -> dict[str, str]:
         """What went wrong with runs, by their names."""
         notes = sorted(self.failures.glob("*.txt"))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +30,18 @@ class Look(NamedTuple):
     def linestyle(self) -> tuple[int, tuple[float, ...]] | str:
         """The dashes as matplotlib takes them."""
         return (0, self.dashes) if self.dashes else "-"
+
+
+def topology_of(config: Mapping[str, Any]) -> str:
+    """The topology of a run's configuration as figures and tables call it.
+
+    Example:
+        >>> topology_of({"algorithm": "allreduce-sgd", "topology": "base:k=1"})
+        'all-reduce'
+
+    """
+    central = str(config["algorithm"]).startswith("allreduce-")
+    return ALL_REDUCE if central else str(config["topology"])
 
 
 def look(spec: str) -> Look:

@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from basegraph.errors import InvalidArgument
 from basegraph.plots.canvas import panels, plain, plain_ticks, save
-from basegraph.plots.colors import ALL_REDUCE, Look, looks
+from basegraph.plots.colors import Look, looks, topology_of
 from basegraph.training.config import SETTINGS
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def labels(configs: list[dict[str, Any]]) -> list[str]:
     varied = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
     shown = []
     for config in configs:
-        head = _topology(config)
-        if head != ALL_REDUCE or not _is_central(config):
+        head = topology_of(config)
+        if head == config["topology"]:  # or the method is named by it
             head += f", {config['algorithm']}"
         shown.append(", ".join([head, *[f"{name}={config.get(name)}" for name in varied]]))
     return shown
@@ -185,7 +185,7 @@ def draw_learning(
 def _curves(runs: list[dict[str, Any]]) -> dict[str, Curve]:
     curves: dict[str, Curve] = {}
     for name, run in zip(labels([run["config"] for run in runs]), runs, strict=True):
-        curves.setdefault(name, Curve(_topology(run["config"]), [])).runs.append(run["rows"])
+        curves.setdefault(name, Curve(topology_of(run["config"]), [])).runs.append(run["rows"])
     counts = {name: len(curve.runs) for name, curve in curves.items()}
     if len(set(counts.values())) > 1:  # or the title says it for all
         return {f"{name}, {_seeds(counts[name])}": curve for name, curve in curves.items()}
@@ -268,11 +268,3 @@ def _data_name(dataset: str) -> str:
     """A dataset in a title: of `images:PATH` and `text:PATH` the last part of the path."""
     kind, colon, path = dataset.partition(":")
     return kind + colon + path.rstrip("/").rpartition("/")[2]
-
-
-def _is_central(config: dict[str, Any]) -> bool:
-    return str(config["algorithm"]).startswith("allreduce-")
-
-
-def _topology(config: dict[str, Any]) -> str:
-    return ALL_REDUCE if _is_central(config) else str(config["topology"])

@@ -138,5 +138,5 @@ def parse_specs(argument: str, text: str) -> list[str]:
     if not specs:
         raise InvalidArgument(argument, text, "must name at least one topology")
     for spec in specs:
-        parse_spec(spec)
+        parse(argument, spec, TOPOLOGIES, common=COMMON)
     return specs

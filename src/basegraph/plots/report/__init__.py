@@ -14,7 +14,7 @@ from typing import Any
 
 from basegraph import __version__
 from basegraph.errors import InvalidArgument
-from basegraph.plots.colors import ALL_REDUCE, Look, looks
+from basegraph.plots.colors import Look, looks, topology_of
 from basegraph.plots.pages import write_html
 from basegraph.plots.report import tables
 from basegraph.training.status import RunStatus
@@ -93,7 +93,7 @@ def _looks(runs: Sequence[RunStatus]) -> list[Look]:
 
     Where all runs have the same topology, colors tell them apart.
     """
-    specs = [_spec(run) for run in runs]
+    specs = [topology_of(run.config) for run in runs]
     if len(runs) > 1 and len(set(specs)) == 1:
         return list(looks(f"run {number}" for number in range(len(runs))).values())
     by_spec = looks(specs)
@@ -105,11 +105,6 @@ def _looks(runs: Sequence[RunStatus]) -> list[Look]:
         found.append(look._replace(dashes=turn))
         seen[spec] += 1
     return found
-
-
-def _spec(run: RunStatus) -> str:
-    central = str(run.config["algorithm"]).startswith("allreduce-")
-    return ALL_REDUCE if central else str(run.config["topology"])
 
 
 def _columns(run: RunStatus) -> dict[str, list[float | None]]:
