@@ -32,8 +32,8 @@ from basegraph.training.config_files import read_saved
 REFERENCE = "base:k=1"
 PAIRS = ("pairs-cifar10", "pairs-cifar10-0.02", "pairs-digits")
 SINGLE_RUNS = "vgg11"
-FIGURES = ("dsgd", "nodes", "sixteen")
-"""Of `basegraph reproduce learning`, those whose topologies have a period."""
+FIGURES = ("dsgd", "nodes", "equistatic", "sixteen")
+"""Of `basegraph reproduce learning`, those with momentum SGD."""
 Accuracies = dict[str, dict[int, float]]
 """In percent, by topology and seed."""
 
