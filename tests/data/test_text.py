@@ -197,3 +197,10 @@ def test_a_text_larger_than_memory_is_refused_unread(folder, monkeypatch):
     monkeypatch.setattr("basegraph.data._text.available_memory", lambda: 2000)
     with pytest.raises(DataError, match="has 1418 bytes of text, what memory is left here is 1000"):
         text(folder, context=CONTEXT)
+
+
+@pytest.mark.parametrize("name", ["", 5])
+def test_a_name_that_is_none_is_refused(name, tmp_path):
+    (tmp_path / "a.txt").write_text("some text " * 90)
+    with pytest.raises(bg.InvalidArgument, match=f"^name={name!r}: must be a name"):
+        bg.text(tmp_path, name=name)

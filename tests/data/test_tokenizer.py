@@ -46,6 +46,35 @@ def test_tokens_and_the_bytes_they_stand_for(file, monkeypatch, piece):
         assert made.decode(tokens[:token].tolist()) == bytes(content[: ends[token - 1]]).decode()
 
 
+@pytest.mark.parametrize("kind", ["metaspace", "wordpiece", "wordlevel"])
+def test_the_space_between_two_parts_of_a_text_is_kept(tmp_path, kind):
+    """Decoders strip the space that a text begins with: the second part alone would lose its."""
+    words = {word: i for i, word in enumerate(["<unk>", "the", "cat", "▁the", "▁cat", "▁"])}
+    if kind == "metaspace":
+        made = Tokenizer(models.BPE(words, [], unk_token="<unk>"))
+        made.decoder = decoders.Metaspace()
+        given, written = [words["▁the"]], [words["▁cat"]]
+    else:
+        if kind == "wordpiece":
+            made = Tokenizer(models.WordPiece(words, unk_token="<unk>"))
+            made.decoder = decoders.WordPiece()
+        else:
+            made = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+        given, written = [words["the"]], [words["cat"]]
+    made.save(str(tmp_path / "made.json"))
+    file = tokenizer.FileTokenizer(tmp_path / "made.json")
+    assert file.decode(written) == "cat"
+    assert tokenizer.decoded_after(file, given, written) == " cat"
+
+
+def test_a_character_of_two_parts_does_not_eat_what_follows():
+    """Its first byte is shown as � with the first part; the rest keeps all that it has."""
+    given, written = list("naï".encode())[:-1], [*list("ï".encode())[1:], 118, 101]
+    made = tokenizer.ByteTokenizer()
+    assert made.decode(given) == "na�"
+    assert tokenizer.decoded_after(made, given, written) == "�ve"
+
+
 def test_a_text_that_the_tokenizer_does_not_know_is_refused(tmp_path):
     path = tmp_path / "words.json"
     Tokenizer(models.WordLevel({"known": 0})).save(str(path))

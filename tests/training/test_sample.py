@@ -66,6 +66,20 @@ def test_draws_follow_the_models_shares():
     assert torch.allclose(counts, shares.detach(), atol=0.05)
 
 
+def test_draws_in_pieces_are_those_of_one_call():
+    from basegraph.data.philox import FEW_NUMBERS
+
+    module = After()
+    count = 2 * FEW_NUMBERS + 3
+    written = generate(module, [2], count, None, 1.0, seed=5)
+    words = np.random.Philox(key=5 + (8 << 64)).random_raw(count)
+    tokens = [2]
+    for word in words:
+        shares = torch.softmax(module.table.weight[tokens[-1]].double(), dim=0).cumsum(dim=0)
+        tokens.append(int((shares <= (int(word) >> 11) / 2**53 * shares[-1]).sum()))
+    assert written == tokens[1:]
+
+
 def test_a_pure_function_of_the_seed(run):
     first, again, other = (
         bg.sample(run, prompt="To be", tokens=20, seed=seed) for seed in (0, 0, 1)
@@ -96,6 +110,29 @@ def test_a_module_of_ones_own(tmp_path):
         bg.sample(tmp_path / "run", **given)
     with pytest.raises(bg.InvalidArgument, match="module='Linear': is not the model of the run"):
         bg.sample(tmp_path / "run", module=nn.Linear(4, 4), **given)
+
+
+def test_a_text_under_a_name_of_its_own_is_text(tmp_path):
+    (tmp_path / "birds.txt").write_text("All about birds. " * 90)
+    dataset = bg.text(tmp_path / "birds.txt", context=8, name="mine")
+    bg.train(CONFIG, tmp_path / "run", dataset=dataset)
+    assert len(bg.sample(tmp_path / "run", prompt="All", tokens=5).tokens) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"seed": 2**64}, "seed=18446744073709551616: must be"),
+        ({"seed": 2**64, "tokens": 300}, "seed=18446744073709551616: must be"),
+        ({"module": 5}, "module=5: must be a torch.nn.Module"),
+        ({"algorithm": "dsgd"}, "algorithm='dsgd': must be a Method"),
+        ({"context": 33}, "context=33: must be at most the model's, 32"),
+        ({"temperature": True}, "temperature=True: must be a number"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_is_written(run, arguments, complaint):
+    with pytest.raises(bg.InvalidArgument, match=f"^{complaint}"):
+        bg.sample(run, **{"tokens": 4, **arguments})
 
 
 def test_the_command(run):

@@ -79,6 +79,8 @@ def text(
         given = isinstance(value, str | Path) and str(value)
         if not given and not (argument == "tokenizer" and value is None):
             raise InvalidArgument(argument, value, "must be the path of a file or folder")
+    if name is not None and not (isinstance(name, str) and name):
+        raise InvalidArgument("name", name, "must be a name, or None")
     files = _files(Path(path))
     chosen = ByteTokenizer() if tokenizer is None else FileTokenizer(Path(tokenizer))
     parts = [_windows(file, chosen, context, held_out) for file in files.values()]

@@ -125,6 +125,22 @@ class FileTokenizer:
         return text
 
 
+def decoded_after(tokenizer: Tokenizer, given: list[int], written: list[int]) -> str:
+    """The text of tokens that follow others.
+
+    By themselves they may lose a space: decoders strip what a text begins with.
+
+    Args:
+        tokenizer: What decodes.
+        given: The tokens before.
+        written: The tokens that follow.
+
+    """
+    before, whole = tokenizer.decode(given), tokenizer.decode([*given, *written])
+    # Otherwise a character has begun in one part and ends in the other.
+    return whole[len(before) :] if whole.startswith(before) else tokenizer.decode(written)
+
+
 def smallest_type(vocabulary: int) -> np.dtype[Any]:
     """The smallest type of integers for so many tokens that tensors can be indexed in.
 

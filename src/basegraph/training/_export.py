@@ -62,6 +62,8 @@ def export(
 def _models(saved: Checkpoint, config: RunConfig, algorithm: Method | None) -> Tensor:
     """(nodes, parameters): what the run evaluates, which is not x itself for every method."""
     x_nd = saved.tensors["x"]
+    if algorithm is not None and not isinstance(algorithm, Method):
+        raise InvalidArgument("algorithm", algorithm, "must be a Method")
     if algorithm is None:
         if config.algorithm.startswith(OWN):
             raise InvalidArgument(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +15,8 @@ from torch import Tensor, nn
 from basegraph.algorithms.method import Method
 from basegraph.data.catalog import located
 from basegraph.data.dataset import OWN
-from basegraph.data.philox import raw_words
-from basegraph.data.tokenizer import ByteTokenizer, FileTokenizer, Tokenizer
+from basegraph.data.philox import FEW_NUMBERS, raw_words
+from basegraph.data.tokenizer import ByteTokenizer, FileTokenizer, Tokenizer, decoded_after
 from basegraph.engines.device import pick_device
 from basegraph.errors import InvalidArgument
 from basegraph.models.networks import build, context_of
@@ -25,8 +26,8 @@ from basegraph.training._export import export
 from basegraph.training.config import RunConfig
 from basegraph.training.config_files import read_saved
 
-_DRAWS = 8
-"""Stream of the seed."""
+_STREAM = 8
+"""Of the seed: what the tokens are drawn from."""
 _PROMPTS = ("\n", " ", "The")
 """What a text begins with where nothing is asked for: the first that has tokens."""
 
@@ -89,21 +90,27 @@ def sample(
 
     """
     tokens = at_least(1, below=2**31, tokens=tokens)
-    seed = at_least(0, seed=seed)
-    if not isinstance(temperature, Real) or not 0 <= temperature < math.inf:
+    seed = at_least(0, below=2**64, seed=seed)
+    number = isinstance(temperature, Real) and not isinstance(temperature, bool)
+    if not number or not 0 <= temperature < math.inf:
         raise InvalidArgument("temperature", temperature, "must be a number ≥ 0")
+    if module is not None and not isinstance(module, nn.Module):
+        raise InvalidArgument("module", module, "must be a torch.nn.Module")
     if context is not None:
         at_least(1, context=context)
     parameters = export(run, node=node, algorithm=algorithm)
     config = RunConfig(**read_saved(Path(run) / "config.toml"))
     measured = _measured(Path(run))
-    tokenizer = _tokenizer(Path(run), config, measured.get("tokenizer"))
+    tokenizer = _tokenizer(Path(run), config, measured)
     begins, given = _first_tokens(prompt, tokenizer)
     model = module or _built(config, tokenizer.vocabulary).to(pick_device("auto"))
     _load(model, parameters)
-    size = context or measured.get("context") or getattr(model, "context", None)
+    most = getattr(model, "context", None)
+    if context is not None and isinstance(most, int) and context > most:
+        raise InvalidArgument("context", context, f"must be at most the model's, {most}")
+    size = context or measured.get("context") or most
     written = generate(model, given, tokens, size, temperature, seed, tokenizer.vocabulary)
-    return Sampled(begins, tokenizer.decode(written), written)
+    return Sampled(begins, decoded_after(tokenizer, given, written), written)
 
 
 @torch.no_grad()
@@ -128,9 +135,8 @@ def generate(
         vocabulary: All tokens are below this, though the module may know more; None: as it does.
 
     """
-    draws = raw_words(seed, np.array([_DRAWS]), np.array([0]), count)[0]
     tokens, device = list(given), next(module.parameters()).device
-    for word in draws.tolist():
+    for word in _draws(seed, count):
         window = tokens[-context:] if context else tokens
         last: Tensor = module(torch.tensor([window], device=device))[0, -1]
         logits = last[:vocabulary].double().cpu()
@@ -144,26 +150,38 @@ def generate(
     return tokens[len(given) :]
 
 
+def _draws(seed: int, count: int) -> Iterator[int]:
+    """A random number of 64 bits for every token, drawn for some tokens at a time."""
+    for first in range(0, count, FEW_NUMBERS):
+        some = min(FEW_NUMBERS, count - first)
+        blocks = first // 4  # of the generator, each of four numbers
+        yield from raw_words(seed, np.array([_STREAM]), np.array([0]), some, blocks)[0].tolist()
+
+
 def _measured(run: Path) -> dict[str, Any]:
     """What the run's record says of its data, as far as it says it."""
     measured = read_json_table(run / "provenance.json").get("measured")
     known = measured if isinstance(measured, dict) else {}
-    kinds = {"tokenizer": str, "context": int}
+    kinds = {"tokenizer": str, "context": int, "domains": int}
     return {name: known[name] for name, kind in kinds.items() if isinstance(known.get(name), kind)}
 
 
-def _tokenizer(run: Path, config: RunConfig, checksum: str | None) -> Tokenizer:
+def _tokenizer(run: Path, config: RunConfig, measured: dict[str, Any]) -> Tokenizer:
     """The one of a run on text, refused if its file has changed since."""
-    text = config.dataset == "text" or config.dataset.startswith("text:")
-    if not text:
+    named = config.dataset == "text" or config.dataset.startswith("text:")
+    if not named and "domains" not in measured:  # which a text under a name of its own has
         raise InvalidArgument(
             "run", str(run), f"was trained on {config.dataset}, which is not text"
         )
     if not config.tokenizer:
         return ByteTokenizer()
     path = located(config.tokenizer, Path(config.data_dir) if config.data_dir else None)
-    tokenizer = FileTokenizer(path or Path(config.tokenizer))
-    if checksum is not None and checksum != tokenizer.checksum:
+    if path is None:
+        raise InvalidArgument(
+            "run", str(run), f"was trained with the tokenizer {config.tokenizer}, which is not here"
+        )
+    tokenizer = FileTokenizer(path)
+    if measured.get("tokenizer", tokenizer.checksum) != tokenizer.checksum:
         raise InvalidArgument("run", str(run), f"was trained with another {config.tokenizer}")
     return tokenizer
 
@@ -197,5 +215,7 @@ def _load(module: nn.Module, parameters: dict[str, Tensor]) -> None:
 def _built(config: RunConfig, vocabulary: int) -> nn.Module:
     """The module that the configuration names."""
     if config.model.startswith(OWN):
-        raise InvalidArgument("model", config.model, "was passed from Python: use bg.sample")
+        raise InvalidArgument(
+            "model", config.model, "was passed from Python: bg.sample needs it as module="
+        )
     return build(config.model, (context_of(config.model) or 1,), None, config.seed, vocabulary)
