@@ -125,6 +125,12 @@ def test_stability_is_that_of_the_outer_steps(inner):
             lambda: with_outer(bg.algorithm("dsgd"), composed()),
             r"outer='adamw\+dsgdm': has an outer method already",
         ),
+        (lambda: composed("adamw:mix_moments=true"), "adamw:mix_moments=true': is about mixing"),
+        (
+            lambda: composed("adamw:order=combine-then-adapt"),
+            "algorithm='adamw:order=combine-then-adapt': is about mixing",
+        ),
+        (lambda: composed("d2:damping=0.5"), "algorithm='d2:damping=0.5': is about mixing"),
         (lambda: composed("dsgdm-ceca"), "algorithm='dsgdm-ceca': keeps two vectors per node"),
         (lambda: composed(outer="dsgd-ceca"), "outer='dsgd-ceca': keeps two vectors per node"),
         (lambda: bg.RunConfig(outer="dsgd-ceca"), "outer='dsgd-ceca': keeps two vectors per node"),

@@ -151,14 +151,27 @@ def on_processes(net, optimizer):
 
 def gossip(t, **options):
     net = model()
-    return on_processes(net, bg.Gossip(torch.optim.AdamW(groups(net), lr=LR), t, **options))
+    optimizer = bg.Gossip(torch.optim.AdamW(groups(net), lr=LR), t, **options)
+    made = on_processes(net, optimizer)
+    if options.get("outer", "").startswith("allreduce"):
+        counts_all_reduces(optimizer, flat(net).nbytes, STEPS // options["local_steps"])
+    return made
 
 
 def decentralized(t, algorithm="adamw", **options):
     net = model()
-    return on_processes(
-        net, bg.DecentralizedOptimizer(groups(net), algorithm, lr=LR, topology=t, **options)
-    )
+    optimizer = bg.DecentralizedOptimizer(groups(net), algorithm, lr=LR, topology=t, **options)
+    made = on_processes(net, optimizer)
+    if options.get("outer", "").startswith("allreduce"):
+        counts_all_reduces(optimizer, flat(net).nbytes, STEPS // options["local_steps"])
+    return made
+
+
+def counts_all_reduces(optimizer, nbytes, count):
+    """As many bytes as the simulator counts: those of the ring algorithm."""
+    n = dist.get_world_size()
+    assert optimizer.traffic.messages_sent == count * 2 * (n - 1)
+    assert optimizer.traffic.bytes_sent == count * int(2 * (n - 1) * nbytes / n)
 
 
 def main() -> None:

@@ -64,10 +64,12 @@ def adamw(
         moved = mix(x - descent)
         return moved, _mixed(state, mix) if mix_moments else state
 
+    mixing = (f"order={order}",) if combines_first else ()
     return Method(
         "adamw",
         _begin,
         step,
+        mixing_options=(*mixing, "mix_moments=true") if mix_moments else mixing,
         messages=3 if mix_moments else 1,
         ends_with_mix=not (combines_first or mix_moments),
         linear=False,

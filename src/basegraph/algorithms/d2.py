@@ -36,7 +36,8 @@ def d2(damping: float = 1.0) -> Method:
         return damped(mix, damping)(moved), Previous(x, descent)
 
     # With x₋ = x⁰ and g₋ = 0 the first step is x⁰ - ηg⁰, as it should be.
-    return Method("d2", lambda x: Previous(x, 0 * x), step)
+    mixing = (f"damping={damping:g}",) if damping < 1 else ()
+    return Method("d2", lambda x: Previous(x, 0 * x), step, mixing_options=mixing)
 
 
 class Aliased(NamedTuple):

@@ -80,6 +80,8 @@ class Method:
     keeps_state: bool = False
     """Whether the state stays valid when nodes come and go. Where it is tied to the other nodes'
     states (trackers that sum to zero over all nodes, say), all nodes begin theirs anew."""
+    mixing_options: tuple[str, ...] = ()
+    """Its options, as in a spec, that say how it mixes: refused where it would not mix at all."""
     spec: str = ""
     """How the catalogue is asked for it, all options included; empty for a method of one's own."""
 

@@ -44,8 +44,8 @@ def with_outer(inner: Method, outer: Method, lr: float = OUTER_LR) -> Method:
         The composed method; its state is the inner one's, the anchor, and the outer one's.
 
     Raises:
-        InvalidArgument: If the inner method communicates by itself, one of them keeps two vectors
-            per node, or the learning rate is not above 0.
+        InvalidArgument: If the inner method communicates by itself or has an option about how it
+            does, one of them keeps two vectors per node, or the learning rate is not above 0.
 
     Example:
         >>> from basegraph.algorithms.catalog import algorithm
@@ -62,6 +62,12 @@ def with_outer(inner: Method, outer: Method, lr: float = OUTER_LR) -> Method:
     outer = outer_method(outer)
     if inner.outer is not None:
         raise InvalidArgument("algorithm", inner.name, "has an outer method already")
+    for option in inner.mixing_options:
+        raise InvalidArgument(
+            "algorithm",
+            f"{inner.name}:{option}",
+            f"is about mixing: with an outer method only that one's steps mix; use {inner.name}",
+        )
     if inner.vectors == 2:
         raise InvalidArgument(
             "algorithm",

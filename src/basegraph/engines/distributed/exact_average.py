@@ -116,6 +116,7 @@ class ExactAverage:
     def _all_reduce(self, v: Tensor, stamp: Stamp) -> None:
         v.div_(self._topology.n)  # first: a sum of large numbers may be too large for the type
         collectives.all_reduce(v, self._mixer.membership, stamp.phase)
+        self._mixer.traffic.count_all_reduce(v.nbytes, self._topology.n)
         if self._mixer.refuse_nonfinite and not finite(v):
             raise NotFinite(f"node {self._mixer.node}: the average is not finite in {stamp.when}")
 

@@ -178,6 +178,7 @@ class DistributedMixer:
     def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
         """The exact average over all nodes, by all-reduce; x_d is overwritten."""
         collectives.all_reduce(x_d, self.membership, f"step {step}", routine=True)
+        self.traffic.count_all_reduce(x_d.nbytes, self.membership.n)
         if self.refuse_nonfinite and not finite(x_d):
             raise NotFinite(f"node {self.node}: all nodes' sum is not finite at step {step}")
         return torch.div(x_d, self.membership.n, out=out)

@@ -11,6 +11,8 @@ import logging
 import time
 from dataclasses import dataclass, field
 
+from basegraph.topologies.analysis.message_bytes import ring_all_reduce_vectors
+
 LOG = logging.getLogger("basegraph")
 STRAGGLER_ROUNDS = 100
 """Exchanges over which waiting is looked at."""
@@ -29,6 +31,11 @@ class Traffic:
     seconds_waited: float = 0.0
     seconds_waited_for: dict[int, float] = field(default_factory=dict)
     """By neighbor; one may be late because it waits itself."""
+
+    def count_all_reduce(self, nbytes: int, n: int) -> None:
+        """Count an all-reduce of a vector as the ring algorithm's messages; backends may differ."""
+        self.messages_sent += 2 * (n - 1)
+        self.bytes_sent += int(ring_all_reduce_vectors(n) * nbytes)
 
     def wait_for(self, node: int, seconds: float) -> None:
         """Count time spent waiting for a node."""
