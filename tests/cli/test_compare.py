@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
-from basegraph.cli.run_rows import run_row
+from basegraph.cli.run_rows import mean_rows, run_row
 from support.cli import ok, run_here
 
 RUNS = Path(__file__).resolve().parents[2] / "docs" / "results" / "vgg11"
@@ -47,6 +48,23 @@ def test_means_over_seeds(tmp_path):
     assert float(rows[0]["test_accuracy_std"]) == pytest.approx(spread)
     assert f"{50 * sum(ended):.1f} ± {100 * spread:.1f}" in text
     assert json.loads(ok("compare", *SEEDS, "--means", "--json"))[0]["seeds"] == 2
+
+
+def test_a_run_that_was_made_again_is_no_second_seed():
+    config = {"algorithm": "dsgdm", "topology": "ring", "seed": 0}
+    runs = [
+        {"run": f"r{i}", "config": {**config, "seed": seed}, "rows": [{"epoch": 1, "test_loss": a}]}
+        for i, (seed, a) in enumerate([(0, 1.0), (0, 3.0), (1, 4.0)])
+    ]
+    (row,) = mean_rows(runs)
+    assert (row["seeds"], row["test_loss"]) == (2, 3.0)
+    assert row["test_loss_std"] == pytest.approx(2**0.5)
+    assert mean_rows(runs[:2])[0]["test_loss_std"] is None
+
+
+def test_a_copy_does_not_differ_in_its_seed(tmp_path):
+    shutil.copytree(RUNS / "base-1", tmp_path / "copy")
+    assert "--means" not in ok("compare", RUNS / "base-1", tmp_path / "copy")
 
 
 def test_one_seed_has_no_deviation():

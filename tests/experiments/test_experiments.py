@@ -57,7 +57,7 @@ def test_consensus_command(tmp_path):
     [
         (["--topologies", ""], "--topologies='': must name at least one topology"),
         (["--topologies", ",,"], "--topologies=',,': must name at least one"),
-        (["--topologies", "base,rong"], "topology='rong': did you mean 'ring'"),
+        (["--topologies", "base,rong"], "--topologies='rong': did you mean 'ring'"),
         (["--topologies", "base:k=0"], "k=0: must be an integer ≥ 1"),
         (["--steps", "-1"], "--steps='-1': must be an integer ≥ 0"),
         (["--nodes", "0"], "--nodes='0': must be integers ≥ 1"),

@@ -207,6 +207,15 @@ def test_a_folder_is_of_one_run_at_a_time(tmp_path):
     assert not (tmp_path / "two").exists()
 
 
+def test_another_setting_is_named_before_what_follows_from_it(tmp_path):
+    """Another model changes the fingerprint of data and models, too."""
+    text = {**SHORT, "dataset": "text", "model": "gpt-tiny:layers=1,width=8,context=32"}
+    train(RunConfig(**text), tmp_path / "run")
+    other = "gpt-tiny:layers=1,width=16,context=32"
+    with pytest.raises(bg.InvalidArgument, match=r"^model='gpt-tiny:layers=1,width=16.*run has"):
+        train(RunConfig(**{**text, "model": other}), tmp_path / "run", resume=True)
+
+
 def test_other_data_are_not_resumed(tmp_path):
     digits = load("digits")
     config = RunConfig(**SHORT)

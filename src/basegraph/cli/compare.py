@@ -109,5 +109,6 @@ def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None
         [*named, "algorithm", "topology", *headings, "epoch", *scores, *spent],
         [[row[named[0]], *line(row)] for row in rows],
     )
-    if not means and len({setting_of(row) for row in rows}) < len(rows):
+    seeds = {(setting_of(row), row.get("seed")) for row in rows}
+    if not means and len({setting for setting, _ in seeds}) < len(seeds):
         print("some runs differ only in their seed: --means shows mean ± standard deviation")

@@ -18,6 +18,7 @@ from basegraph.cli.reproduce import (
     Out,
     Resume,
     displays,
+    has_runs,
     nothing_left,
     print_rows,
 )
@@ -115,7 +116,9 @@ def language(
     arms = methods.split(",") if methods else list(recipe.ARMS)
     tokens_per_second = number("--speed", speed, low=1e-6) if speed else None
     with nothing_left(out, keeps=not plan), ExitStack() as stack:
-        folder = ResultFolder(out, outputs(chosen_splits), force=force or resume or plan)
+        folder = ResultFolder(
+            out, outputs(chosen_splits), force=force or resume or plan or has_runs(out)
+        )
         stack.enter_context(locked("--out", out))
         progress = stack.enter_context(displays(quiet=json))
         experiment = recipe.Experiment(
@@ -144,16 +147,18 @@ def language(
 def _print_plan(experiment: Experiment, speed: float | None, json: bool) -> None:
     """What is left to be done, and how long that takes."""
     rows = experiment.plan()
-    left = sum(row["M tokens left"] for row in rows)
+    left = experiment.count_left() * experiment.tokens_of_run()
     measured = speed or experiment.measured_speed()
-    hours = None if measured is None else left * 1e6 / measured / 3600
+    hours = None if measured is None else left / measured / 3600
     if json:
         as_json({"plan": rows, "tokens_per_second": measured, "hours": hours})
         return
     print_rows(rows, "runs: every learning rate with the first seed, the best with the others")
     total = f"{experiment.count_left()} of {experiment.count()} runs left"
     if hours is None:
-        print(f"{total}, {left:.0f} M tokens; --speed says how long that takes")
+        print(f"{total}, {left / 1e6:.4g} M tokens; --speed says how long that takes")
         return
     where = "" if speed else ", as measured here"
-    print(f"{total}, {left:.0f} M tokens: {hours:.1f} hours at {measured:.3g} tokens/s{where}")
+    print(
+        f"{total}, {left / 1e6:.4g} M tokens: {hours:.2g} hours at {measured:.3g} tokens/s{where}"
+    )

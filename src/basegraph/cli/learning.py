@@ -22,6 +22,7 @@ from basegraph.cli.reproduce import (
     Resume,
     SplitOrder,
     displays,
+    has_runs,
     nothing_left,
     print_rows,
 )
@@ -127,7 +128,7 @@ def learning(
     path = out or RESULTS / f"learning-{figure}-{data.replace(':', '-').replace('/', '-')}"
     step_time = number("--step-ms", step_ms, low=1e-6) if step_ms else None
     with nothing_left(path, keeps=not plan), ExitStack() as stack:
-        folder = ResultFolder(path, outputs(drawn), force=force or resume or plan)
+        folder = ResultFolder(path, outputs(drawn), force=force or resume or plan or has_runs(path))
         stack.enter_context(locked("--out", path))
         progress = stack.enter_context(displays(quiet=json))
         experiment = recipe.Experiment(folder, drawn, fields, rates, seeds, resume=resume or plan)

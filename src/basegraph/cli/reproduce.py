@@ -203,11 +203,16 @@ def nothing_left(out: Path, *, keeps: bool = True) -> Iterator[None]:
         yield
         unused = not keeps
     finally:
-        if made and unused and not any(out.glob("runs/*/config.toml")):
+        if made and unused and not has_runs(out):
             shutil.rmtree(out, ignore_errors=True)
             with suppress(OSError):  # a folder that others use, too
                 for path in made[1:]:
                     path.rmdir()
+
+
+def has_runs(out: Path) -> bool:
+    """Whether a folder holds runs: these are resumed, and nothing else overwrites what is there."""
+    return any(out.glob("runs/*/config.toml"))
 
 
 @contextmanager

@@ -14,6 +14,7 @@ ALWAYS = ("alpha", "lr")
 FREE = {name for name, setting in SETTINGS.items() if setting.free}
 NAMED = {"topology", "algorithm", "seed"}
 MEASURED = ("test_", "validation_")
+NO_METRIC = ("run", "epoch")
 
 
 def varied(configs: list[dict[str, Any]]) -> list[str]:
@@ -42,7 +43,8 @@ def setting_of(row: Mapping[str, Any]) -> str:
 def mean_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A row per setting: how many seeds, and mean and standard deviation of what was measured.
 
-    A deviation is called as its metric with `_std` behind, and None where there is one seed.
+    A deviation is called as its metric with `_std` behind, and None where there is one seed. Runs
+    that were made again with the same seed count once, by their mean.
     """
     groups: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
@@ -52,24 +54,36 @@ def mean_rows(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for rows in groups.values():
         first = rows[0]
         settings = {n: first[n] for n in first if n in SETTINGS and n != "seed"}
+        seeds: dict[Any, list[dict[str, Any]]] = {}
+        for row in rows:
+            metrics = {name: row[name] for name in row if name not in SETTINGS}
+            seeds.setdefault(row.get("seed"), []).append(metrics)
         made.append(
             {
-                "seeds": len({row.get("seed") for row in rows}),
+                "seeds": len(seeds),
                 **settings,
                 "epoch": min(row["epoch"] for row in rows),
-                **_means([{n: row[n] for n in row if n not in SETTINGS} for row in rows]),
+                **_with_deviations([_means(repeats) for repeats in seeds.values()]),
             }
         )
     return made
 
 
-def _means(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    means: dict[str, Any] = {}
+def _means(rows: list[dict[str, Any]]) -> dict[str, float]:
+    """The means of the numbers that all rows have."""
+    means = {}
     for name in rows[0]:
         values = [row[name] for row in rows if isinstance(row.get(name), int | float)]
-        if name in ("run", "epoch") or len(values) < len(rows):
-            continue
-        means[name] = fmean(values)
+        if name not in NO_METRIC and len(values) == len(rows):
+            means[name] = fmean(values)
+    return means
+
+
+def _with_deviations(rows: list[dict[str, float]]) -> dict[str, Any]:
+    """The means, and for scores their standard deviation behind them."""
+    means: dict[str, Any] = {}
+    for name, value in _means(rows).items():
+        means[name] = value
         if name.startswith(MEASURED) and not name.endswith("_samples"):
-            means[f"{name}_std"] = stdev(values) if len(values) > 1 else None
+            means[f"{name}_std"] = stdev(row[name] for row in rows) if len(rows) > 1 else None
     return means

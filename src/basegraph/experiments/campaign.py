@@ -26,6 +26,7 @@ from basegraph.topologies.catalog import topology
 from basegraph.training.config import MISSING, RunConfig
 from basegraph.training.datasets import require_enough
 from basegraph.training.metrics import Metrics
+from basegraph.training.modules import model_form
 from basegraph.training.problem import make_method
 
 Cell = TypeVar("Cell", bound=Hashable)
@@ -94,6 +95,8 @@ class Campaign(Generic[Cell, Key]):
         if len(set(names)) < len(names):  # of their folders
             twice = next(name for name in names if names.count(name) > 1)
             raise InvalidArgument("alpha", twice, "is there twice: values are told by six digits")
+        first = next(iter(self.tried.values()))
+        model_form(first, dataset_of(first))  # all have the same model
         path = folder / "runs"
         self.sweep = SweepFolder(path, _definition(path, what), resume=resume)
 
@@ -320,6 +323,15 @@ def rounded(number: float | None, digits: int) -> float | str:
     (0.71, '–')
     """
     return "–" if number is None else round(number, digits)
+
+
+def significant(number: float) -> float:
+    """A number of a table with four significant digits.
+
+    >>> significant(26.2144), significant(0.0013158)
+    (26.21, 0.001316)
+    """
+    return float(f"{number:.4g}")
 
 
 def standard_error(differences: list[float]) -> float | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.experiments.campaign import Campaign, seconds_together
+from basegraph.experiments.campaign import Campaign, seconds_together, significant
 from basegraph.experiments.grid import dataset_of
 from basegraph.experiments.store import ResultFolder
 from basegraph.training.metrics import Metrics
@@ -144,8 +144,8 @@ class Experiment(Campaign[tuple[str, str], Key]):
                     "method": arm,
                     "runs": len(self.rates) + len(self.seeds[1:]),
                     "left": left,
-                    "M tokens each": round(tokens, 1),
-                    "M tokens left": round(tokens * left, 1),
+                    "M tokens each": significant(tokens),
+                    "M tokens left": significant(tokens * left),
                 }
             )
         return rows

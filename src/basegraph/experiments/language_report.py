@@ -6,7 +6,7 @@ import csv
 from statistics import mean
 from typing import Any, Literal
 
-from basegraph.experiments.campaign import listed, rounded, spread, standard_error
+from basegraph.experiments.campaign import listed, rounded, significant, spread, standard_error
 from basegraph.experiments.language import Experiment, Key
 from basegraph.experiments.reporting import markdown
 from basegraph.plots.learning import draw_learning, title_of
@@ -120,8 +120,8 @@ def summary(
                 "test windows": _distinct(tested),
                 "validation windows": _distinct(compared),
                 "consensus distance": float(f"{distance:.3g}"),
-                "M tokens": round(mean(row["tokens"] for row in ended.values()) / 1e6, 1),
-                "GB per node": round(mean(r["bytes_per_node"] for r in ended.values()) / 1e9, 2),
+                "M tokens": significant(mean(row["tokens"] for row in ended.values()) / 1e6),
+                "GB per node": significant(mean(r["bytes_per_node"] for r in ended.values()) / 1e9),
             }
         )
     order = [split for split, _ in experiment.pairs]

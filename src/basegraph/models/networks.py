@@ -246,9 +246,8 @@ def build(
         if known in TOKEN_MODELS:
             return _for_tokens(name, TOKEN_MODELS[known], options, shape, vocabulary)
         if classes is None or len(shape) != 3:
-            raise InvalidArgument(
-                "model", name, "is for classes of images; pass a module to train()"
-            )
+            others = "pass a module to train()" if vocabulary is None else " or ".join(TOKEN_MODELS)
+            raise InvalidArgument("model", name, f"is for classes of images; here {others}")
         return IMAGE_MODELS[known](shape, classes, **options)
 
 

@@ -132,12 +132,12 @@ class Run:
 
     def _require_same(self, facts: dict[str, Any]) -> None:
         """Refuse what a run of other data, models or settings has saved."""
-        if not same_fingerprint(facts["fingerprint"], self.problem.fingerprint):
-            raise InvalidArgument("out", str(self.folder.path), "was run on other data or models")
         for name, value in self.config.computes().items():
             saved = facts["config"].get(name, MISSING.get(name))
             if saved != value:
                 raise InvalidArgument(name, value, f"the checkpoint's run has {short(saved)}")
+        if not same_fingerprint(facts["fingerprint"], self.problem.fingerprint):
+            raise InvalidArgument("out", str(self.folder.path), "was run on other data or models")
 
     # -- on the way --------------------------------------------------------------------------
 
