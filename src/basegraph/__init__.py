@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from basegraph.topologies.core.origin import Origin
     from basegraph.topologies.core.round import Round
     from basegraph.topologies.core.sequence import Sequence, Topology
+    from basegraph.topologies.transform._shuffled import shuffled
     from basegraph.topologies.transform._stay_home import stay_home
     from basegraph.topologies.transform.interchange import from_networkx
     from basegraph.topologies.two_states.round import TwoStateRound
@@ -121,6 +122,7 @@ else:
         "Sequence": "basegraph.topologies.core.sequence",
         "Topology": "basegraph.topologies.core.sequence",
         "from_networkx": "basegraph.topologies.transform.interchange",
+        "shuffled": "basegraph.topologies.transform._shuffled",
         "stay_home": "basegraph.topologies.transform._stay_home",
         "TwoStateRound": "basegraph.topologies.two_states.round",
         "TwoStateSequence": "basegraph.topologies.two_states.sequence",
@@ -191,6 +193,7 @@ __all__ = [
     "save_averaged",
     "save_checkpoint",
     "shortest_possible",
+    "shuffled",
     "stay_home",
     "text",
     "theorem_1_length",

@@ -27,7 +27,7 @@ Example:
 
 from basegraph.topologies.catalog import TOPOLOGIES, parse_spec, topology
 from basegraph.topologies.core import Origin, Round, Sequence, Topology
-from basegraph.topologies.transform import from_networkx, stay_home
+from basegraph.topologies.transform import from_networkx, shuffled, stay_home
 from basegraph.topologies.two_states import TwoStateRound, TwoStateSequence
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "TwoStateSequence",
     "from_networkx",
     "parse_spec",
+    "shuffled",
     "stay_home",
     "topology",
 ]

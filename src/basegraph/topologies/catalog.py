@@ -22,6 +22,7 @@ from basegraph.topologies.baselines.equitopo import (
     u_equistatic,
 )
 from basegraph.topologies.baselines.static import complete, ring, torus
+from basegraph.topologies.core.integers import at_least
 from basegraph.topologies.core.sequence import Sequence, Topology
 from basegraph.topologies.paper._base import base
 from basegraph.topologies.paper._hyper_hypercube import hyper_hypercube
@@ -29,6 +30,7 @@ from basegraph.topologies.paper._simple_base import simple_base
 from basegraph.topologies.short._euclid import euclid
 from basegraph.topologies.short._short import block_merge, block_mix, short
 from basegraph.topologies.steady._steady import steady
+from basegraph.topologies.transform._shuffled import shuffled
 from basegraph.topologies.transform._stay_home import stay_home
 from basegraph.topologies.two_states import TwoStateSequence, ceca
 
@@ -57,7 +59,7 @@ TOPOLOGIES: Mapping[str, Entry[Topology | TwoStateSequence]] = catalog(_BUILDERS
 """name -> builder: call it with n and the topology's options."""
 TWO_STATE_NAMES = ("ceca",)
 """Those whose nodes keep two vectors: they are a `TwoStateSequence`, not a `Topology`."""
-COMMON = ("home",)
+COMMON = ("home", "shuffled", "shuffle_seed")
 """Options that all topologies have: see `topology`."""
 
 
@@ -65,7 +67,8 @@ def topology(spec: str, n: int, **options: object) -> Sequence | Any:
     """The topology that a spec names, on n nodes.
 
     A spec is a catalogue name, with options behind a colon if wanted. Topologies that pair nodes
-    also have the option `home`, which is `stay_home`.
+    also have the option `home`, which is `stay_home`; all sequences have `shuffled`, the steps
+    after which their nodes are renamed, and `shuffle_seed`.
 
     Args:
         spec: `name` or `name:option=value,...`.
@@ -98,8 +101,16 @@ def topology(spec: str, n: int, **options: object) -> Sequence | Any:
     home = asked.pop("home", False)
     if not isinstance(home, bool):
         raise InvalidArgument("home", home, "must be true or false")
+    steps, seed = asked.pop("shuffled", None), asked.pop("shuffle_seed", None)
+    if steps is None and seed is not None:
+        raise InvalidArgument("shuffle_seed", seed, "needs shuffled, a number of steps")
     built = TOPOLOGIES[name](n, **asked)
-    return stay_home(built) if home else built
+    built = stay_home(built) if home else built
+    if steps is None:
+        return built
+    every = at_least(1, below=2**62, shuffled=steps)
+    drawn_from = at_least(0, below=2**64, shuffle_seed=0 if seed is None else seed)
+    return shuffled(built, every, drawn_from)
 
 
 def parse_spec(spec: str) -> tuple[str, dict[str, object]]:
