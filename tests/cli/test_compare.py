@@ -11,6 +11,7 @@ import pytest
 
 from basegraph.cli.run_rows import mean_rows, run_row
 from support.cli import ok, run_here
+from support.runs import write_run
 
 RUNS = Path(__file__).resolve().parents[2] / "docs" / "results" / "vgg11"
 SEEDS = sorted(RUNS.glob("*-[12]"))
@@ -53,7 +54,12 @@ def test_means_over_seeds(tmp_path):
 def test_a_run_that_was_made_again_is_no_second_seed():
     config = {"algorithm": "dsgdm", "topology": "ring", "seed": 0}
     runs = [
-        {"run": f"r{i}", "config": {**config, "seed": seed}, "rows": [{"epoch": 1, "test_loss": a}]}
+        {
+            "run": f"r{i}",
+            "state": "finished",
+            "config": {**config, "seed": seed},
+            "rows": [{"epoch": 1, "test_loss": a}],
+        }
         for i, (seed, a) in enumerate([(0, 1.0), (0, 3.0), (1, 4.0)])
     ]
     (row,) = mean_rows(runs)
@@ -67,6 +73,27 @@ def test_a_copy_does_not_differ_in_its_seed(tmp_path):
     assert "--means" not in ok("compare", RUNS / "base-1", tmp_path / "copy")
 
 
+def test_means_are_over_finished_runs(tmp_path):
+    """One seed has ended, one was stopped on the way, one has diverged before an evaluation."""
+    for seed, epochs in enumerate((4, 2, 0)):
+        write_run(tmp_path / f"s{seed}", epochs, seed=seed)
+    (tmp_path / "failures").mkdir()
+    (tmp_path / "failures" / "s2.txt").write_text("the loss of node 0 is nan\n")
+    plain = run_here("compare", tmp_path)
+    assert plain.stdout.splitlines()[0].split()[-1] == "state"
+    assert [line.split()[-1] for line in plain.stdout.splitlines()[1:3]] == ["finished", "stopped"]
+    assert "s2 (failed at epoch 0 of 4: the loss of node 0 is nan)" in plain.stderr
+    states = [run["state"] for run in json.loads(ok("compare", tmp_path, "--json"))]
+    assert states == ["finished", "stopped"]
+    means = run_here("compare", tmp_path, "--means", "--json")
+    assert [(row["seeds"], row["epoch"]) for row in json.loads(means.stdout)] == [(1, 4)]
+    assert "not in the means: " in means.stderr
+    assert "s1 stopped at epoch 2 of 4" in means.stderr
+    refused = run_here("compare", tmp_path / "s1", "--means")
+    assert refused.returncode == 2
+    assert "--means=True: is over finished runs: s1 stopped at epoch 2 of 4" in refused.stderr
+
+
 def test_one_seed_has_no_deviation():
     text = ok("compare", RUNS / "base-1", "--means")
     assert "±" not in text
@@ -75,9 +102,9 @@ def test_one_seed_has_no_deviation():
 
 def test_all_reduce_is_not_named_by_the_topology_that_it_ignores():
     config = {"algorithm": "allreduce-sgd", "topology": "base:k=1", "nodes": 25}
-    assert run_row({"run": "a", "config": config, "rows": [{"epoch": 1}]})["topology"] == (
-        "all-reduce"
-    )
+    assert run_row({"run": "a", "state": "finished", "config": config, "rows": [{"epoch": 1}]})[
+        "topology"
+    ] == ("all-reduce")
 
 
 def test_settings_that_differ_have_a_column():

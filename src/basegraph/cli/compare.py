@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,11 +11,12 @@ import typer
 from basegraph.cli.arguments import Force, check_picture
 from basegraph.cli.output import as_json, table
 from basegraph.cli.run_rows import mean_rows, run_row, setting_of, varied
-from basegraph.cli.runs import evaluated
+from basegraph.cli.runs import evaluated, said_of_state
 from basegraph.cli.scores import unit_of
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.store import write_csv
 from basegraph.storage.files import writable
+from basegraph.training.status import FINISHED
 
 
 def compare(
@@ -38,7 +40,8 @@ def compare(
 ) -> None:
     """Compare runs: a table of where they ended, learning curves against epochs and bytes.
 
-    Sweeps and other folders count for all runs below them that have been evaluated.
+    Sweeps and other folders count for all runs below them that have been evaluated. Means are over
+    the runs that have finished.
 
     Example: basegraph compare runs/* --means --csv runs.csv --plot curves.png --averaged
     """
@@ -53,14 +56,15 @@ def compare(
 
         models = ("nodes", "averaged") if averaged else ("nodes",)
         draw_learning(evaluated_runs, [plot], models=models)
-    rows = mean_rows(evaluated_runs) if means else [run_row(run) for run in evaluated_runs]
+    rows = _means(evaluated_runs) if means else [run_row(run) for run in evaluated_runs]
     if csv_path is not None:
         columns = list({name: None for row in rows for name in row})
         write_csv(csv_path, [{name: row.get(name) for name in columns} for row in rows])
     if json and means:
         as_json(rows)
     elif json:
-        as_json([{"run": r["run"], "config": r["config"], **r["rows"][-1]} for r in evaluated_runs])
+        shown = ("run", "state", "config")
+        as_json([{**{n: r[n] for n in shown}, **r["rows"][-1]} for r in evaluated_runs])
     else:
         _print(rows, means, varied([run["config"] for run in evaluated_runs]))
         for path in (plot, csv_path):
@@ -75,18 +79,36 @@ def find_runs(paths: list[Path]) -> list[dict[str, Any]]:
     named on standard error.
     """
     return [
-        {"run": status.name, "config": status.config, "rows": status.rows}
+        {
+            "run": status.name,
+            "state": status.state,
+            "stands": "" if status.state == FINISHED else said_of_state(status),
+            "config": status.config,
+            "rows": status.rows,
+        }
         for status in evaluated(paths)
     ]
+
+
+def _means(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Means over the runs that have finished; the others are named on standard error."""
+    others = [f"{run['run']} {run['stands']}" for run in runs if run["state"] != FINISHED]
+    if len(others) == len(runs):
+        raise InvalidArgument("--means", True, f"is over finished runs: {'; '.join(others)}")
+    if others:
+        print(f"not in the means: {'; '.join(others)}", file=sys.stderr)
+    return mean_rows([run for run in runs if run["state"] == FINISHED])
 
 
 def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None:
     unit = unit_of(rows)
     scores = [f"{name} {unit.column}" for name in ("test", "averaged", "worst", "validation")]
     tokens = any("tokens" in row for row in rows)
+    states = not means and any(row["state"] != FINISHED for row in rows)
     named = ["seeds"] if means else ["run"]
     headings = ["α" if name == "alpha" else name for name in settings]
     spent = ["distance", *(["M tokens"] if tokens else []), "MB per node", "seconds"]
+    spent += ["state"] if states else []
 
     def line(row: dict[str, Any]) -> list[object]:
         seen = f"{row['tokens'] / 1e6:.4g}" if row.get("tokens") is not None else "–"
@@ -103,6 +125,7 @@ def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None
             *([seen] if tokens else []),
             f"{row['bytes_per_node'] / 1e6:.1f}",
             f"{row['seconds']:.0f}",
+            *([row["state"]] if states else []),
         ]
 
     table(

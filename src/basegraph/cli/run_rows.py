@@ -14,7 +14,7 @@ ALWAYS = ("alpha", "lr")
 FREE = {name for name, setting in SETTINGS.items() if setting.free}
 NAMED = {"topology", "algorithm", "seed"}
 MEASURED = ("test_", "validation_")
-NO_METRIC = ("run", "epoch")
+NO_METRIC = ("run", "state", "epoch")
 
 
 def varied(configs: list[dict[str, Any]]) -> list[str]:
@@ -32,7 +32,8 @@ def run_row(run: dict[str, Any]) -> dict[str, Any]:
     """A run: its name, its settings, and where it ended."""
     config = run["config"]
     settings = {name: config[name] for name in SETTINGS if name in config and name not in FREE}
-    return {"run": run["run"], **settings, "topology": topology_of(config), **run["rows"][-1]}
+    settings |= {"topology": topology_of(config), "state": run["state"]}
+    return {"run": run["run"], **settings, **run["rows"][-1]}
 
 
 def setting_of(row: Mapping[str, Any]) -> str:

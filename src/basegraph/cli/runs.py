@@ -28,9 +28,15 @@ def evaluated(paths: list[Path]) -> list[RunStatus]:
             elif one == path:
                 raise InvalidArgument("RUNS", str(path), "has no evaluation yet")
             else:
-                without.append(str(one))
+                without.append(f"{one} ({said_of_state(status)})" if status.reason else str(one))
     if not statuses:
         raise InvalidArgument("RUNS", without, "have no evaluation yet")
     if without:
         print(f"left out, no evaluation yet: {', '.join(without)}", file=sys.stderr)
     return list(statuses.values())
+
+
+def said_of_state(status: RunStatus) -> str:
+    """Where a run stands that has not finished, in words."""
+    where = f"{status.state} at epoch {status.epoch} of {status.config['epochs']}"
+    return f"{where}: {status.reason}" if status.reason else where
