@@ -50,6 +50,54 @@ def all_ways_give_the_average(dtype: torch.dtype, tolerance: float) -> None:
             assert (of_all(mine) == mine).all(), f"{how}: the same bits everywhere"
 
 
+def evaluations_in_inference_mode_leave_training_alone() -> None:
+    """Before the first step, so that all memory that is kept is made there."""
+    for order, outer in (("adapt-then-combine", None), ("combine-then-adapt", None),
+                         ("adapt-then-combine", "dsgdm")):  # fmt: skip
+        for how in HOWS:
+            net = nn.Linear(4, 3)
+            optimizer = bg.Gossip(
+                torch.optim.SGD(net.parameters(), lr=0.1), "ring", model=net, order=order,
+                outer=outer, buffers="average", timeout=60.0,
+            )  # fmt: skip
+            with torch.inference_mode(), optimizer.averaged(how=how):
+                net(torch.ones(2, 4))
+            for _ in range(3):
+                net(torch.ones(2, 4)).square().mean().backward()
+                optimizer.step()
+    _, optimizer = start(torch.float32)
+    with optimizer.averaged():
+        try:
+            optimizer.consensus()
+        except bg.BasegraphError as error:
+            assert str(error).startswith("consensus() inside averaged()")
+        else:
+            raise AssertionError("the end of the block would undo it")
+
+
+def damping_is_that_of_the_topology_there_is() -> None:
+    """Whatever a state says that was saved on another one: τ = 1 is unstable here."""
+    p = nn.Parameter(torch.zeros(4))
+    automatic = bg.DecentralizedOptimizer([p], "d2", lr=0.01, damping="auto", timeout=60.0)
+    (group,) = automatic.param_groups
+    assert group["damping"] < 1
+    state = automatic.state_dict()
+    state["param_groups"][0] |= {"damping": 1.0, "lr": 0.005}
+    before = group["damping"]
+    automatic.load_state_dict(state)
+    (group,) = automatic.param_groups
+    assert (group["damping"], group["lr"]) == (before, 0.005)
+    given = bg.DecentralizedOptimizer([p], "d2", lr=0.01, damping=before, timeout=60.0)
+    for wrong, kind in ((state, bg.algorithms.Unstable), ({"state": {}, "param_groups": [{}]},
+                                                          bg.InvalidArgument)):  # fmt: skip
+        try:
+            given.load_state_dict(wrong)
+        except kind:
+            assert given.param_groups[0]["damping"] == before, "nothing of it is taken"
+        else:
+            raise AssertionError(wrong)
+
+
 def both_vectors_become_the_average() -> None:
     """In the middle of a period, so that no node brings back what it was before."""
     torch.manual_seed(0)
@@ -91,6 +139,8 @@ def main() -> None:
     all_ways_give_the_average(torch.float32, 1e-6)
     all_ways_give_the_average(torch.float64, 1e-14)
     both_vectors_become_the_average()
+    evaluations_in_inference_mode_leave_training_alone()
+    damping_is_that_of_the_topology_there_is()
     rounds_are_as_said()
     _, optimizer = start(torch.float32)
     for wrong in ({"how": "ring"}, {"how": None}, {"network": "10Gbit"}):

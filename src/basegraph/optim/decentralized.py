@@ -303,17 +303,22 @@ class DecentralizedOptimizer(NodeOptimizer):
     def nodes_changed(self, change: MembershipChange) -> None:
         """Go on with other nodes; a state that is tied to those that were there begins anew."""
         t, local_steps = self.topology, self._node.options.local_steps
-        if self._auto_damping:
-            assert not isinstance(t, TwoStateSequence)  # or it was refused when this was built
-            damping = largest_stable_damping(t, local_steps)
-            for group in self.param_groups:
-                group["damping"] = damping
+        for group in self.param_groups:
+            group.update(self._automatic())
         if not self._allow_unstable:
             for group in self.param_groups:
                 self._warn_if_unstable(self._family.method(group), t, local_steps)
         self._set_step(change.step)
         self.begin_with_other_nodes()
         super().nodes_changed(change)
+
+    def _automatic(self) -> dict[str, float]:
+        """The options that depend on the topology there is now, by the user's wish."""
+        if not self._auto_damping:
+            return {}
+        t = self.topology
+        assert not isinstance(t, TwoStateSequence)  # or it was refused when this was built
+        return {"damping": largest_stable_damping(t, self._node.options.local_steps)}
 
     def begin_with_other_nodes(self) -> None:
         """Begin a state anew that is tied to the nodes that there were before."""
@@ -346,24 +351,43 @@ class DecentralizedOptimizer(NodeOptimizer):
         """Continue where a state_dict was taken, in the right round.
 
         The model may be loaded before or after this call. A model that this node had when the
-        optimizer was built replaces the one that was broadcast.
+        optimizer was built replaces the one that was broadcast. A damping of "auto" is that of the
+        topology there is now.
 
         Raises:
-            InvalidArgument: The state is of another method.
+            InvalidArgument: The state is of another method or optimizer.
+            Unstable: The method is unstable on this topology with the options of the state.
 
         """
-        saved = state_dict["param_groups"][0].get("algorithm", self.method.name)
-        if saved != self.method.name:
-            raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
+        self._require_usable(state_dict)
         self._node.exchanges.reset()
         super().load_state_dict(state_dict)
         for group in self.param_groups:  # of a state that was saved before an option existed
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
+            group.update(self._automatic())
         if self.gossip_step > 0:
             self._node.keep_loaded_model()
         self._views.load(self._steps.own_vectors(), self.state)
         self._show_state()
+
+    def _require_usable(self, state_dict: dict[str, Any]) -> None:
+        """Refuse a state before anything of it is taken."""
+        groups = state_dict.get("param_groups") or [{}]
+        if "gossip_step" not in groups[0]:
+            raise InvalidArgument(
+                "state_dict",
+                sorted(state_dict),
+                "is not a state of DecentralizedOptimizer; Gossip's inner optimizer takes torch's",
+            )
+        saved = groups[0].get("algorithm", self.method.name)
+        if saved != self.method.name:
+            raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
+        if self._allow_unstable:
+            return
+        for group in groups:
+            method = self._family.method({**self.defaults, **group, **self._automatic()})
+            require_stable(method, self.topology, self._node.options.local_steps)
 
     def _show_state(self) -> None:
         """Let `state` and `state_dict` see the flat state, by parameter."""

@@ -91,10 +91,12 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
         Raises:
             InvalidArgument: There is no such way.
+            BasegraphError: Inside of `averaged()`, which would undo it.
             PeerLost: A node did not answer; this node's model is what it was.
 
         """
         self._require_no_join("consensus()")
+        self.require_own_model("consensus()")
         self._average_models("consensus()", how, network)
 
     @contextmanager

@@ -79,7 +79,11 @@ class WrappedState:
         """
         groups, state = packed.get("param_groups"), packed.get("state")
         if not groups or state is None or any(STEP not in group for group in groups):
-            raise InvalidArgument("state_dict", sorted(packed), "is not a state of Gossip")
+            raise InvalidArgument(
+                "state_dict",
+                sorted(packed),
+                "is not a state of Gossip; load one of the inner optimizer there",
+            )
         added = {name for values in state.values() for name in values if _is_outer(name)}
         self._require_outer(added, int(groups[0][STEP]))
         own = {

@@ -16,6 +16,7 @@ from torch import Tensor
 HUGE_PAGE = 2**21
 
 
+@torch.inference_mode(False)  # or memory that is kept could be written in inference mode only
 def empty_like(v: Tensor, size: int | None = None, dtype: torch.dtype | None = None) -> Tensor:
     """A vector like v (of this size and type, if given), in large pages where that is possible.
 
@@ -34,6 +35,7 @@ def empty_like(v: Tensor, size: int | None = None, dtype: torch.dtype | None = N
     return torch.frombuffer(pages, dtype=dtype, count=size, offset=first)
 
 
+@torch.inference_mode(False)
 def host_memory(v: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """A vector like v (of this type, if given) in the host's memory, for copies from a GPU.
 
