@@ -10,6 +10,7 @@ from torch import Tensor
 from basegraph.algorithms.catalog import ALGORITHMS, parse_algorithm
 from basegraph.algorithms.method import Method
 from basegraph.algorithms.outer import with_outer
+from basegraph.engines.own_method import require_sound
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.specs import refuse_twice
 
@@ -34,6 +35,8 @@ class Family:
     def __init__(self, spec: str | Method, outer: tuple[Method, float] | None = None) -> None:
         self._known: dict[tuple[Any, ...], Method] = {}
         self._bound = spec if isinstance(spec, Method) else None
+        if self._bound is not None:
+            require_sound(self._bound)
         self._name, self._written = ("", {}) if self._bound else parse_algorithm(str(spec))
         known = {} if self._bound else ALGORITHMS[self._name].options
         self.defaults: dict[str, Any] = {**known, **self._written}

@@ -18,11 +18,12 @@ from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.traffic import Traffic
 from basegraph.engines.distributed.turnover import MembershipChange, Turnover
-from basegraph.errors import BasegraphError, PeerLost
+from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
 from basegraph.optim.joining import TakePart, UnevenData
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.two_states.sequence import AnyTopology
+from basegraph.topologies.verify.own import require_rounds
 
 T = TypeVar("T")
 
@@ -323,6 +324,13 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 def topology_for(topology: str | AnyTopology, membership: Membership) -> AnyTopology:
     """The topology itself, or the one of this name for the number of nodes."""
     if isinstance(topology, AnyTopology):
+        require_rounds(topology)
         return topology
+    if not isinstance(topology, str):
+        raise InvalidArgument(
+            "topology",
+            topology,
+            "must be a name or a Topology; bg.from_networkx makes one of a graph",
+        )
     built: AnyTopology = build_topology(topology, membership.n)
     return built

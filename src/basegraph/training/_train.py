@@ -13,6 +13,7 @@ from basegraph.algorithms.method import Method
 from basegraph.data.catalog import recorded_name
 from basegraph.data.dataset import OWN, Dataset
 from basegraph.engines.device import pick_device
+from basegraph.engines.own_method import require_sound
 from basegraph.engines.select import single_process_engine
 from basegraph.engines.signals import logged_signals
 from basegraph.errors import InvalidArgument
@@ -23,6 +24,7 @@ from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.core._digest import digest
 from basegraph.topologies.core.sequence import Topology
 from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
+from basegraph.topologies.verify.own import require_rounds
 from basegraph.training.config import RunConfig
 from basegraph.training.datasets import load_dataset, require_enough
 from basegraph.training.estimate import estimate
@@ -74,7 +76,9 @@ def train(
         The rows of metrics.jsonl, one per evaluation.
 
     Raises:
-        InvalidArgument: If the folder, the configuration or the model is refused.
+        InvalidArgument: If the folder, the configuration, the model or a method of one's own is
+            refused.
+        InvalidRound: If a round of the topology would not keep the average.
         Diverged: If a loss or a model becomes infinite or NaN.
         Interrupted: If a signal asks to stop; a checkpoint has been written.
 
@@ -95,6 +99,10 @@ def train(
         if value is not None and not isinstance(value, tuple(kinds)):
             kind = kinds[0].__name__
             raise InvalidArgument(name, value, f"must be a {kind}; RunConfig takes names")
+    if topology is not None:
+        require_rounds(topology)
+    if algorithm is not None:
+        require_sound(algorithm)
     if loss is not None and not callable(loss):
         raise InvalidArgument("loss", loss, "must be a function of outputs and targets")
     folder, log = Path(out), Loggers(loggers)

@@ -13,6 +13,7 @@ Example:
 """
 
 from basegraph.topologies.verify.certificate import Certificate, verify
+from basegraph.topologies.verify.own import require_rounds
 from basegraph.topologies.verify.rounds import check_rounds
 
-__all__ = ["Certificate", "check_rounds", "verify"]
+__all__ = ["Certificate", "check_rounds", "require_rounds", "verify"]

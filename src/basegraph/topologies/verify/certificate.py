@@ -146,6 +146,8 @@ def _as_topology(given: Any) -> Any:
     """The topology, or the one of these rounds."""
     if isinstance(given, Topology | TwoStateSequence):
         return given
+    if isinstance(given, str):
+        raise InvalidArgument("topology", given, "must be a topology: bg.topology makes one")
     try:
         rounds = list(given)
     except TypeError:
