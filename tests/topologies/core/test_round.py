@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 from fractions import Fraction
 
 import networkx as nx
@@ -166,3 +168,24 @@ def test_a_round_does_not_change_with_the_arrays_it_was_made_from():
     bg.Round(2, owned, np.array([1, 0]), np.array([1, 1]), np.array([2, 2]))
     with pytest.raises(ValueError, match="read-only"):
         owned[0] = 1
+
+
+@pytest.mark.parametrize("pair", [(0, 1.9), (0.7, 1), ("a", "b"), (0,), 3, (0, 1, 2), None])
+def test_nodes_are_integers(pair):
+    for make in (Round.from_edges, Round.from_arcs):
+        with pytest.raises(bg.InvalidArgument, match="must be a pair of nodes, integers"):
+            make(3, {pair: Fraction(1, 2)})
+    assert Round.from_edges(3, {(np.int64(0), 1): Fraction(1, 2)}).neighbors(0) == {1: 1 / 2}
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, copy.copy, lambda r: pickle.loads(pickle.dumps(r))]
+)
+def test_copies_cannot_change_either(copied):
+    r = Round.from_edges(3, {(0, 1): Fraction(1, 3)})
+    other = copied(r)
+    assert other == r
+    assert np.array_equal(other.origins, r.origins)
+    for array in (other.numerators, other.receivers, other.weights):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0

@@ -7,6 +7,7 @@ every row of W sums to one by construction.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -102,7 +103,8 @@ class Round:
     def from_edges(cls, n: int, edges: Mapping[tuple[int, int], Fraction]) -> Round:
         """The round with these undirected edges, each given once, and weights in (0, 1]."""
         arcs: dict[tuple[int, int], Fraction] = {}
-        for (i, j), weight in edges.items():
+        for pair, weight in edges.items():
+            i, j = _pair("edges", pair)
             if (i, j) in arcs:
                 raise InvalidArgument("edges", (i, j), "is given in both directions")
             arcs[i, j] = arcs[j, i] = weight
@@ -111,15 +113,19 @@ class Round:
     @classmethod
     def from_arcs(cls, n: int, arcs: Mapping[tuple[int, int], Fraction]) -> Round:
         """The round with these arcs (receiver, sender) and weights in (0, 1]."""
-        ordered = sorted(arcs)
+        known = {_pair("arcs", pair): weight for pair, weight in arcs.items()}
+        ordered = sorted(known)
         for i, j in ordered:
             if i == j:
                 raise InvalidArgument("arcs", (i, j), "must join two nodes; self weights follow")
         receivers, senders = np.array(ordered, dtype=np.int64).reshape(-1, 2).T
-        weights = [rational("weight", arcs[arc]) for arc in ordered]
+        weights = [rational("weight", known[arc]) for arc in ordered]
         numerators = np.array([w.numerator for w in weights], dtype=np.int64)
         denominators = np.array([w.denominator for w in weights], dtype=np.int64)
         return cls(n, receivers, senders, numerators, denominators)
+
+    def __reduce__(self) -> tuple[type[Round], tuple[Any, ...]]:
+        return Round, (self.n, *(getattr(self, name) for name in _ARRAYS))  # read-only there, too
 
     # -- views -------------------------------------------------------------------------------
 
@@ -300,3 +306,12 @@ class Round:
 
     def __repr__(self) -> str:
         return f"<round on {self.n} nodes: {len(self.receivers)} arcs, degree {self.degree}>"
+
+
+def _pair(argument: str, pair: object) -> tuple[int, int]:
+    """Two nodes, refused unless they are integers; whether there are such nodes is asked later."""
+    try:
+        i, j = map(operator.index, pair)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise InvalidArgument(argument, pair, "must be a pair of nodes, integers") from None
+    return i, j
