@@ -289,3 +289,35 @@ def heard(mixer, schedule: Schedule, number: int, x_nd: torch.Tensor) -> torch.T
     inbox = [x_nd[j].clone() for j, _ in neighbors.hears]
     pending = Pending(mixer, neighbors, stamp, own, own, [stamp.pack(own.device)], [], inbox, [])
     return pending._mixed(torch.empty_like(own))
+
+
+@pytest.mark.parametrize("kind", ["gossip", "decentralized"])
+def test_hooks_of_state_dicts_are_called(kind):
+    p = nn.Parameter(torch.zeros(3))
+    optimizer = (
+        bg.Gossip(torch.optim.SGD([p], lr=0.1))
+        if kind == "gossip"
+        else bg.DecentralizedOptimizer([p], lr=0.1)
+    )
+    called = []
+    optimizer.register_state_dict_pre_hook(lambda o: called.append("before saving"))
+    optimizer.register_state_dict_post_hook(lambda o, saved: {**saved, "more": 1})
+    optimizer.register_load_state_dict_pre_hook(
+        lambda o, saved: {k: v for k, v in saved.items() if k != "more"}
+    )
+    optimizer.register_load_state_dict_post_hook(lambda o: called.append("after loading"))
+    state = optimizer.state_dict()
+    assert state["more"] == 1
+    optimizer.load_state_dict(state)
+    assert called == ["before saving", "after loading"]
+
+
+def test_a_group_that_was_destroyed_is_named():
+    p = nn.Parameter(torch.zeros(3))
+    optimizer = bg.DecentralizedOptimizer([p], lr=0.1)
+    dist.destroy_process_group()
+    with pytest.raises(bg.BasegraphError, match="the process group was destroyed"):
+        optimizer.membership.group  # noqa: B018
+    with pytest.warns(UserWarning, match="single node"):
+        bg.DecentralizedOptimizer([p], lr=0.1)  # whose group the fixture ends
+

@@ -74,7 +74,9 @@ def expand(fixed: dict[str, Any], grids: list[dict[str, Any]], where: str) -> di
             raise InvalidArgument("grid", grid, "must have a field with a list of values")
         for name, values in grid.items():
             if not isinstance(values, list) or not values:
-                raise InvalidArgument(f"grid.{name}", values, "must be a list of values")
+                raise InvalidArgument(
+                    f"grid.{name}", values, "must be a list of one or more values"
+                )
             if name in fixed:
                 raise InvalidArgument(f"grid.{name}", values, "is fixed at the top already")
             varied += [name] if name not in varied else []

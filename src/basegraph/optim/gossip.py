@@ -314,7 +314,12 @@ class Gossip(NodeOptimizer):
         `averaged()`, it is one to go on with from the average, on all nodes: the outer method's
         anchor is the average, too.
         """
-        return self._wrapped.pack(None if self._own is None else self.gossip_step)
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
+        packed = self._wrapped.pack(None if self._own is None else self.gossip_step)
+        for after in self._optimizer_state_dict_post_hooks.values():
+            packed = after(self, packed) or packed
+        return packed
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
@@ -326,7 +331,12 @@ class Gossip(NodeOptimizer):
             InvalidArgument: It is not a state of `Gossip`.
 
         """
+        state_dict = {**state_dict}
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = before(self, state_dict) or state_dict
         self._node.exchanges.reset()
         self._set_step(self._wrapped.load(state_dict))
         if self.gossip_step > 0:
             self._node.keep_loaded_model()
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)

@@ -274,10 +274,9 @@ def make_method(
         given = getattr(config, field)
         if field in known:
             options[field] = given
-        elif field == "nesterov" and given:
-            raise InvalidArgument("nesterov", True, f"{name} has no such option")
-        elif "beta1" in known and given != DEFAULTS[field]:
-            raise InvalidArgument(field, given, f"{name} has no such option; it has beta1")
+        elif given != DEFAULTS[field]:
+            others = "; it has beta1" if "beta1" in known else ""
+            raise InvalidArgument(field, given, f"{name} has no such option{others}")
     damping = config.damping_share()
     if "damping" in known:
         require_same_vectors(algorithm(name), t)

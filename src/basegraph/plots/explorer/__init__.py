@@ -69,5 +69,5 @@ def _links() -> str:
         named = metadata.metadata("basegraph").get_all("Project-URL") or []
     except metadata.PackageNotFoundError:
         named = []
-    pairs = [("Paper", PAPER), *(tuple(line.split(", ", 1)) for line in named)]
-    return " · ".join(f'<a href="{escape(url)}">{escape(text)}</a>' for text, url in pairs)
+    links = {PAPER: "Paper"} | {url: text for text, url in (line.split(", ", 1) for line in named)}
+    return " · ".join(f'<a href="{escape(url)}">{escape(text)}</a>' for url, text in links.items())

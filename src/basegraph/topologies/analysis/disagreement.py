@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from math import inf
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ def pair_weights(topology: Sequence) -> PairWeights:
         PairWeights(mean=0.53, largest=Fraction(4, 5))
 
     """
-    rounds = list(_periodic(topology))
+    rounds = list(_periodic(topology, otherwise=""))
     arcs = sum(len(r.receivers) for r in rounds)
     if not arcs:
         return PairWeights(0.0, Fraction(0))
@@ -103,9 +104,9 @@ def training_disagreement(
         0.212
 
     """
-    if not 0 < rho < inf:
+    if not isinstance(rho, Real) or not 0 < rho < inf:
         raise InvalidArgument("rho", rho, "must be a number above 0")
-    if not 0 <= momentum < 1:
+    if not isinstance(momentum, Real) or not 0 <= momentum < 1:
         raise InvalidArgument("momentum", momentum, "must be a number in [0, 1)")
 
     def step(matrix: Any, state: FloatArray, pull: FloatArray | float) -> FloatArray:
@@ -194,7 +195,7 @@ def noise_disagreement(
     total = 0.0
     for matrix in matrices:
         steady = _both_sides(matrix, steady + centered)
-        total += float(np.trace(steady))
+        total += max(0.0, float(np.trace(steady)))  # rounding may leave it below
     return total / (n * len(matrices))
 
 
@@ -242,10 +243,10 @@ def _both_sides(matrix: Any, covariance: FloatArray) -> FloatArray:
     return np.asarray(matrix @ once.T)
 
 
-def _periodic(topology: Topology) -> Sequence:
+def _periodic(topology: Topology, otherwise: str = "; or ask for samples") -> Sequence:
     refuse_two_states("topology", topology, USE)
     if not isinstance(topology, Sequence):
-        raise InvalidArgument("topology", topology, "must have a period; or ask for samples")
+        raise InvalidArgument("topology", topology, f"must have a period{otherwise}")
     return topology
 
 

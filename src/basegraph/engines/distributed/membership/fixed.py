@@ -51,7 +51,10 @@ class FixedMembership:
     @property
     def group(self) -> Any:
         """The process group whose ranks are the nodes, in their order."""
-        return dist.group.WORLD if self._group is None else self._group
+        group = dist.group.WORLD if self._group is None else self._group
+        if group is None:
+            raise BasegraphError("the process group was destroyed: build a new optimizer")
+        return group
 
     @property
     def progress(self) -> Progress:
