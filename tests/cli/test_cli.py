@@ -148,6 +148,13 @@ def test_lengths_that_meet_the_lower_bound():
     text = ok("lengths", "-n", "2:20", "-k", "1", "--topologies", "base,short", "--optimal")
     assert "base, k = 1: at the lower bound for 6 of 19 n\n2, 3, 4, 7, 8, 16\n" in text
     assert "short, k = 1: at the lower bound for 18 of 19 n" in text
+    flags = ["-n", "2:20", "-k", "1", "--topologies", "base,short", "--optimal", "--json"]
+    answer = json.loads(ok("lengths", *flags))
+    assert [len(row["n"]) for row in answer["optimal"]] == [
+        int(text.split(f"{name}, k = 1: at the lower bound for ")[1].split()[0])
+        for name in ("base", "short")
+    ]
+    assert len(answer["lengths"]) == 19
 
 
 @pytest.mark.parametrize(

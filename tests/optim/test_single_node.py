@@ -320,4 +320,3 @@ def test_a_group_that_was_destroyed_is_named():
         optimizer.membership.group  # noqa: B018
     with pytest.warns(UserWarning, match="single node"):
         bg.DecentralizedOptimizer([p], lr=0.1)  # whose group the fixture ends
-

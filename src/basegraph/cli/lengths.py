@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import fmean
 from textwrap import fill
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -67,7 +67,7 @@ def lengths(
     if csv_path is not None:
         write_csv(csv_path, rows)
     if json:
-        as_json(rows)
+        as_json({"lengths": rows, "optimal": _optimal(rows, degrees, names)} if optimal else rows)
         return
     columns = [*names, "theorem_1", "lower_bound"]
     table(
@@ -91,11 +91,27 @@ def _print_optimal(rows: list[dict[str, int | None]], degrees: list[int], names:
         if name in TWO_STATE_NAMES:
             print(f"\n{name}: ceil(log2 n) rounds, the least with one message in, for every n")
             continue
-        for k in degrees:
-            chosen = [row for row in rows if row["k"] == k]
-            met = [str(row["n"]) for row in chosen if row[name] == row["lower_bound"]]
-            print(f"\n{name}, k = {k}: at the lower bound for {len(met)} of {len(chosen)} n")
-            print(fill(", ".join(met), width=100))
+        for found in _optimal(rows, degrees, [name]):
+            k, met = found["k"], found["n"]
+            count = sum(row["k"] == k for row in rows)
+            print(f"\n{name}, k = {k}: at the lower bound for {len(met)} of {count} n")
+            print(fill(", ".join(map(str, met)), width=100))
+
+
+def _optimal(
+    rows: list[dict[str, int | None]], degrees: list[int], names: list[str]
+) -> list[dict[str, Any]]:
+    """By topology and k, the n whose length is the lower bound for one vector per node."""
+    return [
+        {
+            "topology": name,
+            "k": k,
+            "n": [r["n"] for r in rows if r["k"] == k and r[name] == r["lower_bound"]],
+        }
+        for name in names
+        if name not in TWO_STATE_NAMES
+        for k in degrees
+    ]
 
 
 def _heading(column: str) -> str:
