@@ -312,6 +312,32 @@ def test_hooks_of_state_dicts_are_called(kind):
     assert called == ["before saving", "after loading"]
 
 
+@pytest.mark.parametrize(("dtype", "device"), [(torch.int64, "cpu"), (torch.float32, "meta")])
+def test_parameters_that_cannot_be_averaged_are_refused(dtype, device):
+    p = nn.Parameter(torch.zeros(3, dtype=dtype, device=device), requires_grad=False)
+    for make in (
+        lambda: bg.DecentralizedOptimizer([p], lr=0.1),
+        lambda: bg.Gossip(torch.optim.SGD([p], lr=0.1)),
+    ):
+        with pytest.raises(bg.InvalidArgument, match=f"params='{dtype} on {device}': must be"):
+            make()
+
+
+def test_the_warning_of_a_single_node_names_the_scripts_line():
+    dist.destroy_process_group()
+    p = nn.Parameter(torch.zeros(3))
+    for make in (
+        lambda: bg.DecentralizedOptimizer([p], lr=0.1),
+        lambda: bg.Gossip(torch.optim.SGD([p], lr=0.1)),
+    ):
+        with pytest.warns(UserWarning, match="single node") as warned:
+            make()
+        assert warned[0].filename == __file__
+        dist.destroy_process_group()
+    with pytest.warns(UserWarning, match="single node"):
+        bg.DecentralizedOptimizer([p], lr=0.1)  # whose group the fixture ends
+
+
 def test_a_group_that_was_destroyed_is_named():
     p = nn.Parameter(torch.zeros(3))
     optimizer = bg.DecentralizedOptimizer([p], lr=0.1)

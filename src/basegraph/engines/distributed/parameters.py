@@ -176,6 +176,11 @@ def one_kind(parameters: list[Tensor]) -> None:
     if len(kinds) != 1:
         given = sorted(f"{dtype} on {device}" for device, dtype in kinds)
         raise InvalidArgument("params", given, "must all have one type and be on one device")
+    ((device, dtype),) = kinds
+    if device.type == "meta" or not (dtype.is_floating_point or dtype.is_complex):
+        raise InvalidArgument(
+            "params", f"{dtype} on {device}", "must be numbers with fractions, in memory"
+        )
 
 
 def _words(p: Tensor) -> str:

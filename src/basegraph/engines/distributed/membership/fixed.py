@@ -115,7 +115,7 @@ def join_nodes(group: Any, timeout: float) -> FixedMembership:
             warnings.warn(
                 "not started by torchrun: this process is a single node and exchanges nothing. "
                 "For four nodes: torchrun --nproc-per-node 4 script.py",
-                stacklevel=3,
+                stacklevel=4,  # the script's line
             )
             join_alone(timeout)
         atexit.register(progress.leave)
