@@ -30,7 +30,8 @@ function roundText(drawn) {
   const edges = edgesOf(t, t.round(state.step));
   const sofar = ` So far the busiest node has sent ${short(bytes)}B in ${secondsText(seconds)}.`;
   const spent = state.step ? sofar : "";
-  return `Round ${state.step}: ${weightsText(edges)}.${left}${spent}`;
+  const phase = t.period ? state.step % t.period : state.step;
+  return `Round ${phase}: ${weightsText(edges)}.${left}${spent}`;
 }
 
 const COLUMNS = ["topology", "neighbors", "rounds", "per round", "to the average"];
