@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms.join import Joinable
 
-from basegraph.algorithms._stability import Unstable, largest_stable_damping, require_stable
 from basegraph.algorithms.method import Method, require_same_vectors
 from basegraph.engines.distributed.blocks import Block, Options, in_blocks, parts_of
 from basegraph.engines.distributed.membership.live import LiveMembership
@@ -29,6 +27,7 @@ from basegraph.optim.node_optimizer import (
     topology_for,
 )
 from basegraph.optim.outer import outer_facts, outer_of
+from basegraph.optim.stable import StableOptions
 from basegraph.optim.state_views import StateViews
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
@@ -36,8 +35,6 @@ from basegraph.wires.catalog import require_wire
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
-
-LOG = logging.getLogger("basegraph")
 
 
 class DecentralizedOptimizer(NodeOptimizer):
@@ -148,11 +145,9 @@ class DecentralizedOptimizer(NodeOptimizer):
                 f"is for one vector per node, not for {t.spec}; with 'local', consensus() and "
                 f"averaged() average them",
             )
-        self._auto_damping, self._allow_unstable = damping == "auto", allow_unstable
-        if damping == "auto":
-            assert not isinstance(t, TwoStateSequence)  # or it has been refused above
-            options["damping"] = largest_stable_damping(t, local_steps)
-        options = {**self._family.defaults, **options}
+        automatic = damping == "auto"
+        self._stable = StableOptions(self._family, automatic, allow_unstable, local_steps)
+        options = {**self._family.defaults, **options, **self._stable.of(t)}
         Joinable.__init__(self)
         super().__init__(
             params,
@@ -166,16 +161,9 @@ class DecentralizedOptimizer(NodeOptimizer):
         )
         self.method = self._family.method(self.defaults)
         require_order(self.method, node_options)
-        methods = self._family.methods([self.defaults, *self.param_groups])
-        if not allow_unstable:
-            for method in methods:
-                require_stable(method, t, local_steps)
-        self._node = Node(
-            parameters_of(self),
-            t,
-            nodes,
-            node_options,
-        )
+        self._family.require_alike([self.defaults, *self.param_groups])
+        self._stable.require([self.defaults, *self.param_groups], t)
+        self._node = Node(parameters_of(self), t, nodes, node_options)
         settings: dict[str, Any] = {
             "algorithm": self.method.name,
             "outer": outer_facts(outer_parts),
@@ -187,7 +175,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         self._steps = NodeMethod(self.method, self._node, self.gossip_step)
         self._views = StateViews(self._node.flat)
         self._show_state()
-        if self._auto_damping:
+        if automatic:
             settings["options"] = [{**each, "damping": "auto"} for each in settings["options"]]
         self._meet(nodes, settings)
         self._listen_for_signals()
@@ -302,23 +290,12 @@ class DecentralizedOptimizer(NodeOptimizer):
 
     def nodes_changed(self, change: MembershipChange) -> None:
         """Go on with other nodes; a state that is tied to those that were there begins anew."""
-        t, local_steps = self.topology, self._node.options.local_steps
         for group in self.param_groups:
-            group.update(self._automatic())
-        if not self._allow_unstable:
-            for group in self.param_groups:
-                self._warn_if_unstable(self._family.method(group), t, local_steps)
+            group.update(self._stable.of(self.topology))
+        self._stable.warn(self.param_groups, self.topology)  # the others must not stop for it
         self._set_step(change.step)
         self.begin_with_other_nodes()
         super().nodes_changed(change)
-
-    def _automatic(self) -> dict[str, float]:
-        """The options that depend on the topology there is now, by the user's wish."""
-        if not self._auto_damping:
-            return {}
-        t = self.topology
-        assert not isinstance(t, TwoStateSequence)  # or it was refused when this was built
-        return {"damping": largest_stable_damping(t, self._node.options.local_steps)}
 
     def begin_with_other_nodes(self) -> None:
         """Begin a state anew that is tied to the nodes that there were before."""
@@ -326,13 +303,6 @@ class DecentralizedOptimizer(NodeOptimizer):
             self._node.check_parameters()
             self._steps.restart(self._node.x_d.clone(), self.gossip_step)
         self._show_state()
-
-    def _warn_if_unstable(self, method: Method, t: AnyTopology, local_steps: int) -> None:
-        """Of a topology that the optimizer was not built for: the others must not stop for it."""
-        try:
-            require_stable(method, t, local_steps)
-        except Unstable as error:
-            LOG.warning("%s", error)
 
     def state_dict(self) -> dict[str, Any]:
         """The learning rates, the method's state by parameter, and the number of steps made.
@@ -365,7 +335,7 @@ class DecentralizedOptimizer(NodeOptimizer):
         for group in self.param_groups:  # of a state that was saved before an option existed
             for name, value in self.defaults.items():
                 group.setdefault(name, value)
-            group.update(self._automatic())
+            group.update(self._stable.of(self.topology))
         if self.gossip_step > 0:
             self._node.keep_loaded_model()
         self._views.load(self._steps.own_vectors(), self.state)
@@ -383,11 +353,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         saved = groups[0].get("algorithm", self.method.name)
         if saved != self.method.name:
             raise InvalidArgument("state_dict", saved, f"must be a state of {self.method.name}")
-        if self._allow_unstable:
-            return
-        for group in groups:
-            method = self._family.method({**self.defaults, **group, **self._automatic()})
-            require_stable(method, self.topology, self._node.options.local_steps)
+        options = self._stable.of(self.topology)
+        self._stable.require([{**self.defaults, **g, **options} for g in groups], self.topology)
 
     def _show_state(self) -> None:
         """Let `state` and `state_dict` see the flat state, by parameter."""

@@ -80,8 +80,8 @@ class Family:
             self._known[key] = inner if self._outer is None else with_outer(inner, *self._outer)
         return self._known[key]
 
-    def methods(self, groups: Iterable[Mapping[str, Any]]) -> list[Method]:
-        """The methods of some parameter groups, each once.
+    def require_alike(self, groups: Iterable[Mapping[str, Any]]) -> None:
+        """Refuse parameter groups whose methods cannot be stepped together.
 
         Raises:
             InvalidArgument: They send different numbers of vectors, or need different numbers
@@ -97,7 +97,6 @@ class Family:
         if len({method.messages for method in methods}) > 1:
             specs = [method.spec or method.name for method in methods]
             raise InvalidArgument("params", specs, "must send as many vectors in all groups")
-        return methods
 
 
 def _require_number(name: str, value: object) -> None:
