@@ -116,8 +116,8 @@ def test_ray_gives_the_same(tmp_path):
     [
         ("nodes = 5\n", "needs a table [grid]"),
         ("nodes = 5\n[grid]\n", "grid={}: must have a field with a list of values"),
-        ("[grid]\nlr = []\n", "grid.lr=[]: must be a list of values"),
-        ("[grid]\nlr = 0.1\n", "grid.lr=0.1: must be a list of values"),
+        ("[grid]\nlr = []\n", "grid.lr=[]: must be a list of one or more values"),
+        ("[grid]\nlr = 0.1\n", "grid.lr=0.1: must be a list of one or more values"),
         ("[grid]\nrate = [1]\n", "field of s.toml='rate'"),
         ("nodse = 5\n[grid]\nlr = [0.1]\n", "field of s.toml='nodse': did you mean 'nodes'"),
         ("lr = 0.1\n[grid]\nlr = [0.1]\n", "grid.lr=[0.1]: is fixed at the top already"),

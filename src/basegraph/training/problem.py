@@ -274,7 +274,7 @@ def make_method(
         given = getattr(config, field)
         if field in known:
             options[field] = given
-        elif given != DEFAULTS[field]:
+        elif given and given != DEFAULTS[field]:  # a method without momentum has β = 0
             others = "; it has beta1" if "beta1" in known else ""
             raise InvalidArgument(field, given, f"{name} has no such option{others}")
     damping = config.damping_share()
