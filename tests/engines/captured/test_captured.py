@@ -16,70 +16,17 @@ from torch.utils._pytree import tree_leaves
 
 import basegraph as bg
 from basegraph.algorithms.catalog import ALGORITHMS
-from basegraph.data.catalog import load
 from basegraph.engines import checkpoint
-from basegraph.engines.captured import engine
 from basegraph.engines.captured import graph as captured
 from basegraph.engines.captured.engine import CapturedEngine
-from basegraph.engines.select import single_process_engine
 from basegraph.engines.stacked.engine import StackedEngine
-from basegraph.models.networks import build
 from basegraph.training._train import train
 from basegraph.training.config import RunConfig
-from basegraph.training.modules import build_model
-from basegraph.training.problem import Problem
 from basegraph.training.watcher import Watcher
+from support.captured import NotCaptured, assert_same_losses, make, needs_gpu
 from support.mixing import spec_for
 
-needs_gpu = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="no GPU: the captured step is not tested"
-)
 SPECS = ["base:k=1", "base:k=2", "exponential", "one-peer-u-equidyn"]
-DIGITS = load("digits")
-
-
-class NotCaptured(captured.CapturedStep):
-    """The step's functions, called instead of replayed."""
-
-    def _try_out(self, body, source, target):
-        """There is nothing to choose."""
-
-    def _capture(self, body, source, target, pool):
-        step = self
-
-        class Graph:
-            def pool(self):
-                return None
-
-            def replay(self):
-                losses = body(step.tables, step.counter, source, target)
-                step.losses.index_copy_(0, step.counter, losses[None])
-                step.counter.add_(1)
-
-        return Graph()
-
-
-@pytest.fixture
-def not_captured(monkeypatch):
-    """Captured engines work on a CPU too, and pin no memory."""
-    monkeypatch.setattr(engine, "CapturedStep", NotCaptured)
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
-
-
-def make(kind=single_process_engine, seeds=(0,), **fields):
-    configs = [
-        RunConfig(**{"nodes": 6, "epochs": 20, "lr": 0.02, **fields, "seed": seed})
-        for seed in seeds
-    ]
-    modules = [build("mlp", DIGITS.shape, 10, config.seed) for config in configs]
-    return kind(DIGITS, [Problem(c, DIGITS, m) for c, m in zip(configs, modules, strict=True)])
-
-
-def assert_same_losses(fast, plain):
-    for ours, theirs in zip(fast.losses(), plain.losses(), strict=True):
-        assert torch.allclose(ours, theirs, atol=1e-5)
-
-
 CASES = sorted({(name, spec_for(name, spec)) for name in ALGORITHMS for spec in SPECS})
 
 
@@ -163,44 +110,6 @@ def test_what_a_graph_reads_lives_as_long_as_the_graph(monkeypatch, name, spec):
     for found in captures:
         assert len(found) > len(fast.nodes.state)
         assert not any(storage.expired() for storage in found.values())
-
-
-def make_text(kind=single_process_engine, **fields):
-    """A transformer on the embedded text, a domain for each node."""
-    shared = {"nodes": 6, "epochs": 2, "epoch_steps": 3, "batch": 2, "split": "domains"}
-    config = RunConfig(**{**shared, "model": "gpt-tiny:layers=1", "algorithm": "adamw", **fields})
-    text = load("text", context=64)
-    return kind(text, [Problem(config, text, build_model(config, text))])
-
-
-def assert_same_on_text(fast, plain):
-    """Steps beyond an epoch, and the scores of every domain."""
-    for _ in range(5):
-        fast.advance()
-        plain.advance()
-    assert torch.allclose(fast.nodes.x_nd.cpu(), plain.nodes.x_nd, atol=2e-6)
-    assert_same_losses(fast, plain)
-    (ours,), (theirs,) = fast.runs, plain.runs
-    scores, expected = (run.evaluate(run.problem.evaluated_last) for run in (ours, theirs))
-    assert scores.keys() == expected.keys() >= {"test", "test/0", "test/5", "validation"}
-    for name, score in scores.items():
-        assert score == pytest.approx(expected[name], rel=1e-5)
-
-
-@pytest.mark.usefixtures("not_captured")
-def test_the_captured_functions_read_text():
-    fields = {"lr": 1e-3, "device": "cpu", "compile": False, "precision": "float32"}
-    assert_same_on_text(make_text(CapturedEngine, **fields), make_text(StackedEngine, **fields))
-
-
-@needs_gpu
-@pytest.mark.parametrize("compile", [False, True])
-def test_captured_steps_on_text_are_the_plain_ones(compile):
-    fields = {"lr": 1e-3, "precision": "float32", "compile": compile}
-    fast, plain = (make_text(device=device, **fields) for device in ("cuda", "cpu"))
-    assert isinstance(fast, CapturedEngine)
-    assert fast.nodes.data.inputs.dtype == torch.uint8
-    assert_same_on_text(fast, plain)
 
 
 OUTER = ["dsgdm:nesterov=true", "allreduce-sgd:nesterov=true"]
