@@ -2,8 +2,8 @@
 
 Usage: live_node.py SETTINGS, JSON with: goal (a file that will say at which step to end), kind
 ("decentralized", or a torch optimizer for Gossip), algorithm, options (of the optimizer), size,
-pause (seconds of a step), still_after (changes after which gradients are zero), how (the average at
-the end is taken), dies (where it kills itself).
+pause (seconds of a step), evaluates (every so many steps), still_after (changes after which
+gradients are zero), how (the average at the end is taken), dies (where it kills itself).
 """
 
 from __future__ import annotations
@@ -33,6 +33,13 @@ def average(optimizer: Any, settings: dict[str, Any]) -> None:
     if settings.get("dies") == "averaging":
         die()
     optimizer.consensus(how=settings.get("how", "auto"))
+
+
+def evaluate(optimizer: Any, settings: dict[str, Any]) -> None:
+    """At the top of the loop, as docs/howto/live.md asks for."""
+    if optimizer.gossip_step % settings.get("evaluates", 10**9) == 0 < optimizer.gossip_step:
+        with optimizer.averaged():
+            pass
 
 
 def main() -> None:
@@ -77,9 +84,9 @@ def main() -> None:
 
     write("change", members=optimizer.members, node=optimizer.membership.node, replaced=None)
     optimizer.on_membership_change = changed
-    goal = Path(settings["goal"])
-    pull = torch.randn_like(net.weight)
+    goal, pull = Path(settings["goal"]), torch.randn_like(net.weight)
     while True:
+        evaluate(optimizer, settings)
         if changes >= still_after:
             still()
         else:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
+from basegraph.engines.distributed import collectives
 from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.live import LiveMembership
@@ -19,6 +20,7 @@ from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.traffic import Traffic
 from basegraph.engines.distributed.turnover import MembershipChange, Turnover
 from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
+from basegraph.optim.averaging import AVERAGED, CONSENSUS, NOTHING, Averaging
 from basegraph.optim.joining import TakePart, UnevenData
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.catalog import topology as build_topology
@@ -35,6 +37,10 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     _node: Node
     _own: Tensor | None = None
     """This node's model while `averaged()` shows another."""
+    _averaging: Averaging | None = None
+    """The average that this node is taking."""
+    _wanted: Averaging | None = None
+    """The one that others are taking, after a meeting."""
     _turnover: Turnover | None = None
     """What is done when nodes come and go; None where they do not."""
     on_membership_change: Callable[[MembershipChange], object] | None = None
@@ -96,9 +102,9 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             PeerLost: A node did not answer; this node's model is what it was.
 
         """
-        self._require_no_join("consensus()")
-        self.require_own_model("consensus()")
-        self._average_models("consensus()", how, network)
+        self._require_no_join(CONSENSUS)
+        self.require_own_model(CONSENSUS)
+        self._average_models(CONSENSUS, how, network)
 
     @contextmanager
     def averaged(self, how: str = "auto", network: Network | None = None) -> Iterator[None]:
@@ -115,12 +121,12 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             PeerLost: A node did not answer; this node's model is what it was.
 
         """
-        self._require_no_join("averaged()")
+        self._require_no_join(AVERAGED)
         node = self._node
         node.check_parameters()
         own, outer = node.x_d.clone(), self._own
         buffers = None if node.buffers is None else node.buffers.gather()
-        if self._average_models("averaged()", how, network):
+        if self._average_models(AVERAGED, how, network):
             own = node.x_d.clone()
         self._own = own if outer is None else outer
         try:
@@ -141,15 +147,19 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
         """
         replaced = False
-        while True:
-            try:
-                self._node.average_models(phase, self.gossip_step, how, network)
-            except PeerLost as error:
-                if self._turnover is None:
-                    raise
-                replaced |= self._turnover.recover(error)
-            else:
-                return replaced
+        self._averaging = Averaging(phase, how, network)
+        try:
+            while True:
+                try:
+                    self._node.average_models(phase, self.gossip_step, how, network)
+                except PeerLost as error:
+                    if self._turnover is None:
+                        raise
+                    replaced |= self._turnover.recover(error)
+                else:
+                    return replaced
+        finally:
+            self._averaging = self._wanted = None
 
     def _completed(self, work: Callable[[int], T]) -> T | None:
         """Make a step; where nodes come and go, again with those that are left if it fails.
@@ -158,7 +168,8 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             work: Makes the step with this number, or raises `PeerLost` when nothing has moved.
 
         Returns:
-            What the work returns; None if the model was replaced, and the step is void.
+            What the work returns; None if the step is void, because the model was replaced, nodes
+            have joined, or the others were further: all then go on at the top of their loop.
 
         """
         while True:
@@ -168,13 +179,39 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             except PeerLost as error:
                 if self._turnover is None:
                     raise
-                if self._turnover.recover(error):
+                turnover = self._turnover
+                if turnover.recover(error) or turnover.joined or self.gossip_step > step:
+                    return None
+                if self._help(turnover):
                     return None
             else:
                 self._set_step(step + 1)
                 if self._turnover is not None:
                     self._turnover.after_step()
                 return result
+
+    def _help(self, turnover: Turnover) -> bool:
+        """Take part in an average that this node has, and others had not when a node was lost.
+
+        Returns:
+            Whether the step is void.
+
+        """
+        node, step = self._node, self.gossip_step
+        while self._wanted is not None:
+            (phase, how, network), self._wanted = self._wanted, None
+            own = node.x_d.clone()
+            buffers = None if node.buffers is None else node.buffers.gather()
+            try:
+                node.average_models(phase, step, how, network)
+            except PeerLost as error:
+                if turnover.recover(error) or turnover.joined or self.gossip_step > step:
+                    return True
+                continue
+            if phase == AVERAGED:  # the others show it; consensus() keeps it everywhere
+                node.set_model(own)
+                node.put_buffers(buffers)
+        return False
 
     def _set_step(self, step: int) -> None:
         raise NotImplementedError
@@ -202,7 +239,16 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         raise NotImplementedError
 
     def settle(self, meeting: Meeting) -> int:
-        """Go on at the largest step of the nodes that keep their models."""
+        """Go on at the largest step of the nodes that keep their models.
+
+        A node may have been lost when some had an average and others did not: those that had it
+        take part once more, before they go on.
+        """
+        mine = NOTHING if self._averaging is None else self._averaging.numbers()
+        row = torch.tensor(mine, dtype=torch.float64)
+        said = collectives.all_gather(row, self.membership, "settling")
+        asked = [row.tolist() for row in said if row[0] >= 0]
+        self._wanted = Averaging.of(asked[0]) if asked else None
         return meeting.step
 
     @property

@@ -177,6 +177,8 @@ VARIANTS = {
     "bfloat16, random topology": {
         "options": {"wire": "bfloat16", "topology": "one-peer-u-equidyn"},
     },
+    "evaluations": {"algorithm": "dsgd", "evaluates": 1},
+    "evaluations, AdamW": {"kind": "AdamW", "evaluates": 1},
     "AdamW": {"kind": "AdamW"},
     "AdamW, combine-then-adapt": {"kind": "AdamW", "options": {"order": "combine-then-adapt"}},
     "gradient tracking": {"algorithm": "gradient-tracking"},
@@ -186,7 +188,12 @@ VARIANTS = {
 }
 
 
-QUICK = {"AdamW, combine-then-adapt", "gradient tracking", "bfloat16, random topology"}
+QUICK = {
+    "evaluations",
+    "AdamW, combine-then-adapt",
+    "gradient tracking",
+    "bfloat16, random topology",
+}
 
 
 @pytest.mark.parametrize(
@@ -227,3 +234,15 @@ def test_the_average_is_that_of_the_nodes_that_are_left(tmp_path, how):
             assert len(end["members"]) == 2
             assert end["x"] == ends[0]["x"]
             assert near(end["x"], [sum(parts) / 2 for parts in zip(*models, strict=True)])
+
+
+@pytest.mark.parametrize("kind", ["decentralized", pytest.param("AdamW", marks=pytest.mark.slow)])
+def test_a_loss_while_averages_are_taken(tmp_path, kind):
+    """Some nodes may have an average that others have not: they take part in it once more."""
+    with LiveJob(tmp_path, 4, kind=kind, evaluates=1) as job:
+        job.wait_for_members(*job.nodes)
+        for left in (3, 2):
+            job.nodes[left].signal(signal.SIGKILL)
+            job.wait_for_members(*job.nodes[:left])
+        ends = job.finish(*job.nodes[:2])
+        assert len({(end["step"], *end["x"]) for end in ends}) == 1

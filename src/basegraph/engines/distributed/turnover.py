@@ -95,6 +95,8 @@ class Turnover:
         self.membership = membership
         self.trained = trained
         self._looked = 0, time.monotonic()
+        self.joined = False
+        """Whether nodes have joined at the last meeting: they begin at the top of a loop."""
 
     def start(self) -> None:
         """Meet for the first time: found the job with the others, or join them."""
@@ -123,7 +125,7 @@ class Turnover:
 
     def _meet(self, *, broken: bool) -> bool:
         node, membership = self.node, self.membership
-        began = time.monotonic()
+        self.joined, began = False, time.monotonic()
         while True:
             step = self.trained.gossip_step
             try:
@@ -180,6 +182,7 @@ class Turnover:
             replaced,
             meeting.epoch,
         )
+        self.joined = bool(change.joined)
         if self.membership.node == 0:
             LOG.warning("%s", change)
         self._plan(step, meeting)
