@@ -80,18 +80,25 @@ def table(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "standard error": rounded(standard_error(gaps), 2) if shuffles else "–",
                 "nodes %": round(mean(own), 2),
                 "nodes' loss on their own data": round(mean(losses), 3),
+                "D(0.05)": round(_disagreement(spec), 3),
             }
         )
     return rows
 
 
+def _disagreement(spec: str) -> float:
+    """D(0.05), estimated: renamed topologies have no period."""
+    return bg.training_disagreement(bg.topology(spec, n=N), 0.05, samples=64, steps=1500)
+
+
 def main() -> None:
     """Make the runs, or some of them, and write the table of all that are there."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--dataset", default="images:cifar10-jpeg")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--topologies", default=",".join(TOPOLOGIES))
+    parser.add_argument("--draw", action="store_true", help="make no run: write the table only")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     files = ["neighbors.csv", "neighbors.md"]
@@ -109,11 +116,13 @@ def main() -> None:
         for seed in SEEDS
         for spec in chosen
     }
-    make(arguments.out / "runs", configs)
-    rows = table(find_runs([arguments.out / "runs"]))
+    if not arguments.draw:
+        make(arguments.out / "runs", configs)
+    runs = find_runs([arguments.out / "runs"])
+    rows, seeds = table(runs), sorted({run["config"]["seed"] for run in runs})
     folder.table("neighbors.csv", rows)
     folder.text("neighbors.md", markdown(rows))
-    folder.provenance(f"{arguments.dataset}, seeds {SEEDS}", runs=origins(folder))
+    folder.provenance(f"{arguments.dataset}, seeds {seeds}", runs=origins(folder))
     print(markdown(rows))
 
 
