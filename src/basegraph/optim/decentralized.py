@@ -239,7 +239,7 @@ class DecentralizedOptimizer(NodeOptimizer):
             self._steps.step(step, self._blocks(without_gradient))
             self._show_state()
 
-        self._completed(work)
+        self._retries.step(work)
 
     def _blocks(self, without_gradient: bool) -> list[Block]:
         groups = [

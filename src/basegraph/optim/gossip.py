@@ -220,7 +220,7 @@ class Gossip(NodeOptimizer):
             with self._node.one_step(step):
                 return self._adapt_and_combine(once, step)
 
-        loss = self._completed(work)
+        loss = self._retries.step(work)
         return adapted[0] if adapted else loss
 
     def _set_step(self, step: int) -> None:

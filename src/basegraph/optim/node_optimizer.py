@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
-from basegraph.engines.distributed import collectives
 from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.live import LiveMembership
@@ -19,15 +18,14 @@ from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.node import Node
 from basegraph.engines.distributed.traffic import Traffic
 from basegraph.engines.distributed.turnover import MembershipChange, Turnover
-from basegraph.errors import BasegraphError, InvalidArgument, PeerLost
-from basegraph.optim.averaging import AVERAGED, CONSENSUS, NOTHING, Averaging
+from basegraph.errors import BasegraphError, InvalidArgument
+from basegraph.optim.averaging import AVERAGED, CONSENSUS
 from basegraph.optim.joining import TakePart, UnevenData
+from basegraph.optim.retries import Retries
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.catalog import topology as build_topology
 from basegraph.topologies.two_states.sequence import AnyTopology
 from basegraph.topologies.verify.own import require_rounds
-
-T = TypeVar("T")
 
 
 class NodeOptimizer(torch.optim.Optimizer, Joinable):
@@ -35,14 +33,9 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     _step_supports_amp_scaling = True
     _node: Node
+    _retries: Retries
     _own: Tensor | None = None
     """This node's model while `averaged()` shows another."""
-    _averaging: Averaging | None = None
-    """The average that this node is taking."""
-    _wanted: Averaging | None = None
-    """The one that others are taking, after a meeting."""
-    _turnover: Turnover | None = None
-    """What is done when nodes come and go; None where they do not."""
     on_membership_change: Callable[[MembershipChange], object] | None = None
     """Called after nodes have come or gone, with the `MembershipChange`."""
 
@@ -104,7 +97,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         """
         self._require_no_join(CONSENSUS)
         self.require_own_model(CONSENSUS)
-        self._average_models(CONSENSUS, how, network)
+        self._retries.average(CONSENSUS, how, network)
 
     @contextmanager
     def averaged(self, how: str = "auto", network: Network | None = None) -> Iterator[None]:
@@ -126,7 +119,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         node.check_parameters()
         own, outer = node.x_d.clone(), self._own
         buffers = None if node.buffers is None else node.buffers.gather()
-        if self._average_models(AVERAGED, how, network):
+        if self._retries.average(AVERAGED, how, network):
             own = node.x_d.clone()
         self._own = own if outer is None else outer
         try:
@@ -137,91 +130,16 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             node.set_model(own)
             node.put_buffers(buffers)
 
-    def _average_models(self, phase: str, how: str, network: Network | None) -> bool:
-        """Average all models; where nodes come and go, those of the nodes that are left.
-
-        "auto" is decided anew when nodes are lost, for the number of those that are left.
-
-        Returns:
-            Whether this node's model was replaced before.
-
-        """
-        replaced = False
-        self._averaging = Averaging(phase, how, network)
-        try:
-            while True:
-                try:
-                    self._node.average_models(phase, self.gossip_step, how, network)
-                except PeerLost as error:
-                    if self._turnover is None:
-                        raise
-                    replaced |= self._turnover.recover(error)
-                else:
-                    return replaced
-        finally:
-            self._averaging = self._wanted = None
-
-    def _completed(self, work: Callable[[int], T]) -> T | None:
-        """Make a step; where nodes come and go, again with those that are left if it fails.
-
-        Args:
-            work: Makes the step with this number, or raises `PeerLost` when nothing has moved.
-
-        Returns:
-            What the work returns; None if the step is void, because the model was replaced, nodes
-            have joined, or the others were further: all then go on at the top of their loop.
-
-        """
-        while True:
-            step = self.gossip_step
-            try:
-                result = work(step)
-            except PeerLost as error:
-                if self._turnover is None:
-                    raise
-                turnover = self._turnover
-                if turnover.recover(error) or turnover.joined or self.gossip_step > step:
-                    return None
-                if self._help(turnover):
-                    return None
-            else:
-                self._set_step(step + 1)
-                if self._turnover is not None:
-                    self._turnover.after_step()
-                return result
-
-    def _help(self, turnover: Turnover) -> bool:
-        """Take part in an average that this node has, and others had not when a node was lost.
-
-        Returns:
-            Whether the step is void.
-
-        """
-        node, step = self._node, self.gossip_step
-        while self._wanted is not None:
-            (phase, how, network), self._wanted = self._wanted, None
-            own = node.x_d.clone()
-            buffers = None if node.buffers is None else node.buffers.gather()
-            try:
-                node.average_models(phase, step, how, network)
-            except PeerLost as error:
-                if turnover.recover(error) or turnover.joined or self.gossip_step > step:
-                    return True
-                continue
-            if phase == AVERAGED:  # the others show it; consensus() keeps it everywhere
-                node.set_model(own)
-                node.put_buffers(buffers)
-        return False
-
     def _set_step(self, step: int) -> None:
         raise NotImplementedError
 
     def _meet(self, membership: Membership, settings: Mapping[str, object]) -> None:
         """Meet the other nodes for the first time, where they come and go."""
+        self._retries = Retries(self, self._node, self._set_step)
         if isinstance(membership, LiveMembership):
             membership.introduce({**self._node.facts(), **settings})
-            self._turnover = Turnover(self._node, membership, self)
-            self._turnover.start()
+            self._retries.turnover = turnover = Turnover(self._node, membership, self)
+            turnover.start()
 
     # -- what `Turnover` asks for --------------------------------------------------------------
 
@@ -239,17 +157,8 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         raise NotImplementedError
 
     def settle(self, meeting: Meeting) -> int:
-        """Go on at the largest step of the nodes that keep their models.
-
-        A node may have been lost when some had an average and others did not: those that had it
-        take part once more, before they go on.
-        """
-        mine = NOTHING if self._averaging is None else self._averaging.numbers()
-        row = torch.tensor(mine, dtype=torch.float64)
-        said = collectives.all_gather(row, self.membership, "settling")
-        asked = [row.tolist() for row in said if row[0] >= 0]
-        self._wanted = Averaging.of(asked[0]) if asked else None
-        return meeting.step
+        """Go on at the largest step of the nodes that keep their models."""
+        return self._retries.settle(meeting.step)
 
     @property
     def asked_to_stop(self) -> bool:
@@ -313,7 +222,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             BasegraphError: With live membership: a node whose data have run out leaves instead.
 
         """
-        if self._turnover is not None:
+        if self._retries.turnover is not None:
             raise BasegraphError(
                 'join() is for membership="fixed": where nodes come and go, one whose data have '
                 "run out may just end"
