@@ -78,7 +78,7 @@ def test_long_runs_say_how_long_before_they_begin(seconds, monkeypatch, tmp_path
         lines.append("step")
 
     monkeypatch.setattr(estimate, "seconds_of_gradients", lambda nodes: seconds)
-    config = RunConfig(nodes=3, epochs=1, batch=64, evaluate_every=1)
+    config = RunConfig(nodes=3, epochs=1, batch=64, evaluate_every=1, device="cpu")
     train(config, tmp_path / "run", watcher=Watcher(stepped=stepped, noted=lines.append))
     said = ["the steps will take about 7.0 hours, evaluations not counted"] if seconds else []
     assert lines == [*said, *["step"] * 7]
