@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basegraph.models import kernels, loss_kernels
+from basegraph.models import kernels, loss_kernels, vocabulary_kernels
 
 CHUNK_ON_GPU = 2**29
 """Logits at a time on a GPU: 1 GiB in bf16, 16,384 tokens with a vocabulary of 32,000."""
@@ -106,6 +106,19 @@ def _walk(
     scale: float | None = None,
 ) -> Iterator[tuple[slice, slice, Tensor]]:
     """(nodes, rows, logits or their gradient) of one piece after another; writes the losses."""
+    for n, r, logits in _rooms(hidden, matrix, chunk):
+        losses, right = losses_nr[n, r], targets[n, r]
+        _product(hidden[n, r], matrix[n].transpose(1, 2), logits)
+        if hidden.is_cuda and kernels.AVAILABLE and losses.dtype == torch.float32:
+            flat = logits.as_strided((losses.numel(), logits.shape[2]), (logits.stride(1), 1))
+            loss_kernels.cross_entropy_(flat, right.reshape(-1), losses.view(-1), scale)
+        else:
+            _cross_entropy_(logits, right, losses, scale)
+        yield n, r, logits
+
+
+def _rooms(hidden: Tensor, matrix: Tensor, chunk: int) -> Iterator[tuple[slice, slice, Tensor]]:
+    """(nodes, rows, room for their logits) of one piece after another, all in one buffer."""
     nodes, rows, vocabulary = *hidden.shape[:2], matrix.shape[1]
     chunk = chunk or (CHUNK_ON_GPU if hidden.is_cuda else CHUNK_ON_CPU)
     cut = list(pieces(nodes, rows, vocabulary, chunk))
@@ -113,18 +126,8 @@ def _walk(
     most = max((n.stop - n.start) * (r.stop - r.start) for n, r in cut)
     buffer = hidden.new_empty(most * padded)
     for n, r in cut:
-        shape = (n.stop - n.start, r.stop - r.start)
-        count = shape[0] * shape[1]
-        logits_nrp = buffer[: count * padded].view(*shape, padded)
-        logits = logits_nrp[..., :vocabulary]
-        losses, right = losses_nr[n, r], targets[n, r]
-        _product(hidden[n, r], matrix[n].transpose(1, 2), logits)
-        if hidden.is_cuda and kernels.AVAILABLE and losses.dtype == torch.float32:
-            flat = logits_nrp.view(count, padded)[:, :vocabulary]
-            loss_kernels.cross_entropy_(flat, right.reshape(-1), losses.view(-1), scale)
-        else:
-            _cross_entropy_(logits, right, losses, scale)
-        yield n, r, logits
+        shape = (n.stop - n.start, r.stop - r.start, padded)
+        yield n, r, buffer[: shape[0] * shape[1] * padded].view(shape)[..., :vocabulary]
 
 
 def _cross_entropy_(logits: Tensor, targets: Tensor, losses: Tensor, scale: float | None) -> None:
@@ -143,18 +146,47 @@ def losses_and_gradients(
     hidden_nrw: Tensor, matrix_nvw: Tensor, targets_nr: Tensor, chunk: int, d_matrix_nvw: Tensor
 ) -> tuple[Tensor, Tensor]:
     """(losses (n,), d_hidden); the matrix's gradient is written in its own type, maybe wider."""
-    rows = hidden_nrw.shape[1]
     losses = _empty_losses(hidden_nrw)
     d_hidden = torch.empty_like(hidden_nrw)
-    for n, r, g in _walk(hidden_nrw, matrix_nvw, targets_nr, chunk, losses, 1.0 / rows):
+    by_exponentials = vocabulary_kernels.fits(hidden_nrw)
+    slopes = _exponential_slopes if by_exponentials else _slopes
+    for n, r, g, h, factors in slopes(hidden_nrw, matrix_nvw, targets_nr, chunk, losses):
         _product(g, matrix_nvw[n], d_hidden[n, r])
+        if factors is not None:
+            d_hidden[n, r].mul_(factors)
         into = d_matrix_nvw[n]
         if r.start:
             into = torch.empty_like(into)
-        product_into(into, g.transpose(1, 2), hidden_nrw[n, r])
+        product_into(into, g.transpose(1, 2), h)
         if r.start:
-            d_matrix_nvw[n] += into
+            d_matrix_nvw[n].add_(into)
     return losses.mean(dim=1), d_hidden
+
+
+Slopes = Iterator[tuple[slice, slice, Tensor, Tensor, Tensor | None]]
+"""(nodes, rows, g, h, factors): the gradient of the mean losses in the logits is g · factors, and
+h is hidden · factors; factors (n, r, 1), None: 1."""
+
+
+def _slopes(
+    hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int, losses_nr: Tensor
+) -> Slopes:
+    scale = 1.0 / hidden.shape[1]
+    for n, r, g in _walk(hidden, matrix, targets, chunk, losses_nr, scale):
+        yield n, r, g, hidden[n, r], None
+
+
+def _exponential_slopes(
+    hidden: Tensor, matrix: Tensor, targets: Tensor, chunk: int, losses_nr: Tensor
+) -> Slopes:
+    """By kernels that write exponentials in place of logits, once."""
+    for n, r, g in _rooms(hidden, matrix, chunk):
+        totals = vocabulary_kernels.exponentials(
+            hidden[n, r], matrix[n], targets[n, r], g, losses_nr[n, r]
+        )
+        factors = (1.0 / hidden.shape[1] / totals)[..., None]
+        h = torch.mul(hidden[n, r], factors, out=torch.empty_like(hidden[n, r]))
+        yield n, r, g, h, factors
 
 
 def product_into(out: Tensor, a: Tensor, b: Tensor) -> None:
