@@ -30,7 +30,7 @@ SHAPES = [(2, 40, 24, 100), (1, 16, 32, 64), (3, 5, 8, 33), (1, 300, 320, 1000)]
 @pytest.fixture
 def small_tiles(monkeypatch):
     if not ON_GPU:  # several tiles each way, or the interpreter takes long
-        for name, size in {"ROWS": 16, "COLUMNS": 32, "DEPTH": 16, "GROUP": 2}.items():
+        for name, size in {"ROWS": 16, "COLUMNS": 32, "DEPTH": 16}.items():
             monkeypatch.setattr(vocabulary_kernels, name, size)
 
 
@@ -54,11 +54,12 @@ def exact(hidden, matrix, targets):
 def by_kernels(hidden, matrix, targets):
     """The same; what surrounds the results in memory stays as it is."""
     n, r, v = *hidden.shape[:2], matrix.shape[1]
-    room = torch.full((n, r, -(-v // 8) * 8), torch.nan, device=DEVICE, dtype=hidden.dtype)
+    padded = -(-v // 8) * 8
+    room = torch.full((n, r, padded + 8), torch.nan, device=DEVICE, dtype=hidden.dtype)
     whole = torch.full((n, r + 3), torch.nan, device=DEVICE)
     losses = whole[:, :r]
     totals = vocabulary_kernels.exponentials(hidden, matrix, targets, room[..., :v], losses)
-    assert room[..., v:].isnan().all()
+    assert room[..., padded:].isnan().all()
     assert whole[:, r:].isnan().all()
     return losses, room[..., :v].double() / totals[..., None].double()
 
