@@ -12,7 +12,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from basegraph.models import loss_kernels
+from basegraph.models import loss_kernels, vocabulary_kernels
 from basegraph.models import transformer_kernels as steps
 from basegraph.models.attention import attend, attend_backward
 
@@ -66,7 +66,7 @@ def _random(*shape: int) -> Tensor:
 
 def measure_parts() -> None:
     """Print the times of the parts of a step of 131,072 tokens at 8 nodes."""
-    print(f"\n{'part':>44} {'ms':>8} {'TFLOP/s':>8} {'TB/s':>6}")
+    print(f"\n{'part':>48} {'ms':>8} {'TFLOP/s':>8} {'TB/s':>6}")
     rows = 16 * CONTEXT
     _products(8, rows)
     _vocabulary(rows)
@@ -76,7 +76,7 @@ def measure_parts() -> None:
 
 def _line(name: str, spent: float, operations: float, moved: float) -> None:
     print(
-        f"{name:>44} {spent * 1e3:>8.3f} {operations / spent / 1e12:>8.0f} "
+        f"{name:>48} {spent * 1e3:>8.3f} {operations / spent / 1e12:>8.0f} "
         f"{moved / spent / 1e12:>6.2f}",
         flush=True,
     )
@@ -105,7 +105,7 @@ def _products(nodes: int, rows: int) -> None:
 
 
 def _vocabulary(rows: int) -> None:
-    """One node's products with the vocabulary, and the softmax between them."""
+    """One node's products with the vocabulary, and the softmax between them, or exponentials."""
     x, w, g = _random(rows, WIDTH), _random(VOCABULARY, WIDTH), _random(rows, VOCABULARY)
     count = 2.0 * rows * WIDTH * VOCABULARY
     for what, work in (
@@ -118,6 +118,10 @@ def _vocabulary(rows: int) -> None:
     losses = torch.empty(rows, device="cuda")
     softmax = seconds(lambda: loss_kernels.cross_entropy_(g, targets, losses, 1.0))
     _line("one node's vocabulary, softmax", softmax, 0, 2 * g.nbytes)
+    if vocabulary_kernels.fits(x[None]):
+        arguments = [part[None] for part in (x, w, targets, g, losses)]
+        both = seconds(lambda: vocabulary_kernels.exponentials(*arguments))
+        _line("one node's vocabulary, logits and exponentials", both, count, g.nbytes)
 
 
 def _steps_between(nodes: int, rows: int) -> None:

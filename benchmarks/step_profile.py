@@ -35,6 +35,7 @@ def _kind(name: str) -> str:
     """What a kernel does, by its name."""
     for kind, parts in {
         "softmax of the loss": ("_whole_kernel", "_pieces_kernel"),
+        "logits with their exponentials": ("_exponentials_", "_levels_kernel", "_totals_kernel"),
         "attention": ("flash", "fmha", "cudnn", "attention"),
         "products": ("gemm", "cutlass", "nvjet", "cublas", "triton_tem", "splitK"),
         "normalization, ReLU and pooling": ("_forward_kernel", "_backward_kernel", "_norm_"),

@@ -7,9 +7,10 @@
 - `Gradients` (`gradients.py`): the losses and gradients of all nodes at once. `StackedNetwork`
   (`stacked.py`) does it layer by layer with a leading node axis, with Triton kernels on a GPU
   (`kernels.py`, `norm_kernels.py`); `StackedGPT` (`stacked_gpt.py`) is the transformer's form, and
-  `linear_cross_entropy.py` its loss over a large vocabulary (`loss_kernels.py`). In bf16 on a GPU
-  its backward pass is written by hand (`gpt_gradients.py`, `attention.py`, and between
-  products `transformer_kernels.py`, which `transformer_steps.py` says in operations of torch).
+  `linear_cross_entropy.py` its loss over a large vocabulary (`vocabulary_kernels.py`,
+  `loss_kernels.py`). In bf16 on a GPU its backward pass is written by hand (`gpt_gradients.py`,
+  `attention.py`, and between products `transformer_kernels.py`, which `transformer_steps.py` says
+  in operations of torch).
 - `layers.py`: what a forward pass costs.
 
 Everything here needs torch: `pip install 'basegraph[train]'`.

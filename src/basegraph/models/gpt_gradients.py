@@ -14,24 +14,22 @@
 The arithmetic between products is `transformer_kernels.py` on a GPU and `transformer_steps.py`
 elsewhere, where it serves to test this file.
 
-Where the time of a captured step went on an H200 (torch 2.11): 8 nodes, 131,072 tokens, `gpt-20m`,
+Where the time of a captured step goes on an H200 (torch 2.11): 8 nodes, 131,072 tokens, `gpt-20m`,
 `adamw` over `base:k=1`, one step under torch's profiler.
 
 | | ms | |
 | --- | --- | --- |
-| products | 25.0 | 16.1 TFLOP, 640 TFLOP/s; a large product reaches 790 |
-| attention by cuDNN | 9.2 | 2.1 TFLOP; 1.3 ms of it prepares and rounds gradients |
-| steps between products | 7.9 | SwiGLU 3.5, norms 2.2, rotations 1.9, others 0.3 |
-| softmax of the loss | 5.4 | 16.8 GB at 3.1 TB/s; a copy reaches 4.25 |
+| products | 20.4 | 13.4 TFLOP, 655 TFLOP/s; a large product reaches 790 |
+| attention by cuDNN | 9.4 | 2.1 TFLOP; 1.3 ms of it prepares and rounds gradients |
+| steps between products | 7.7 | SwiGLU 3.5, norms 2.2, rotations 1.9, others 0.1 |
+| logits with their exponentials | 6.0 | 2.7 TFLOP; a product alone would take 4.7 |
 | update and mixing | 1.5 | ten passes over the parameters |
-| rounding weights, sums, copies | 1.0 | |
-| together | 50.0 | |
+| rounding weights, sums, copies | 1.3 | |
+| together | 46.4 | 442 kernels |
 
-Steps in a row take 53.6 ms each, 2.45 million tokens per second. The aim was 2.6 million, 50.4 ms.
-Why steps in a row are slower than the sum of one step's kernels is not known: pauses between 413
-kernels, or lower clocks under load. Rounding by kernels of our own (0.65 ms before) and the softmax
-in larger pieces came after this profile. Not kept, as the step took as long or longer: gradients of
-weights on a second stream, a softmax after every 512 or 1024 rows, twice as many logits at a time.
+Steps in a row take 48.1 ms each, 2.72 million tokens per second; 52.8 with a softmax after the
+logits. Not kept, as the step took as long or longer: gradients of weights on a second stream, a
+softmax after every 512 or 1024 rows, twice as many logits at a time.
 
 Shape legend: n nodes, b sequences of a node, t tokens of each, r = b·t rows of a node, w width,
 h heads of size s, f feed-forward width, v vocabulary.

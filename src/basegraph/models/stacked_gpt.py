@@ -10,7 +10,7 @@ What one step of 131,072 tokens at 8 nodes has to do with `gpt-20m` (8 layers, w
 feed-forward 896, vocabulary 32,000, context 1024), on an H200 that does 790 TFLOP/s and moves 4.25
 TB/s; `gpt_gradients.py` says what was measured:
 
-- vocabulary: 3 products, 8.1 TFLOP; 8.4 GB of logits cross the memory five times.
+- vocabulary: 3 products, 8.1 TFLOP; 8.4 GB of exponentials of logits cross the memory three times.
 - blocks: 10.2 million weights, 6 operations each per token: 8.0 TFLOP. The inner dimension of most
   products is 320, so a product writes one number for every 320 multiply-adds, near the balance of
   memory and arithmetic; hence few, wide products: q, k, v in one, gate and up in one.

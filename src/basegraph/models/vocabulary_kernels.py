@@ -78,7 +78,7 @@ if AVAILABLE:
         tl.store(levels + node * rows + row, level, mask=row < rows)
 
     @triton.jit
-    def _product_kernel(
+    def _exponentials_kernel(
         hidden, matrix, into, levels, sums, rows, vocabulary, row_tiles, word_tiles, tiles,
         WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
         PROGRAMS: tl.constexpr, WHOLE: tl.constexpr,
@@ -172,7 +172,7 @@ def exponentials(
     )  # fmt: skip
     tiles = n * row_tiles * word_tiles
     programs = min(tiles, _multiprocessors(hidden.device))
-    _product_kernel[(programs,)](
+    _exponentials_kernel[(programs,)](
         TensorDescriptor.from_tensor(hidden, [1, ROWS, DEPTH]),
         TensorDescriptor.from_tensor(matrix, [1, COLUMNS, DEPTH]),
         TensorDescriptor.from_tensor(into_nrv, [1, ROWS, COLUMNS // 2]),
