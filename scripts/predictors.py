@@ -71,12 +71,12 @@ def _of_single_runs(folder: Path) -> Accuracies:
 
 
 def _of_figures(folder: Path) -> dict[str, Comparison]:
-    """By α and number of nodes; figures share the runs that they have in common."""
+    """By figure, α and number of nodes: not all figures were made with one schedule."""
     found: dict[str, Comparison] = {}
     for figure in FIGURES:
         for row in _rows(folder / figure / "runs.csv"):
             if row["in the table"] == "True" and _is_periodic(row["topology"], int(row["n"])):
-                name = f"learning, α = {float(row['α']):g}, n = {row['n']}"
+                name = f"{figure}, α = {float(row['α']):g}, n = {row['n']}"
                 ends = found.setdefault(name, Comparison(int(row["n"]), {})).ends
                 accuracy = 100 * float(row["test_accuracy"])
                 ends.setdefault(row["topology"], {})[int(row["seed"])] = accuracy
