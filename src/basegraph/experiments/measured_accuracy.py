@@ -85,7 +85,7 @@ def evidence(spec: str, alpha: float | None) -> list[Evidence]:
 
     Example:
         >>> print(evidence("one-peer-exponential", alpha=0.1)[-1])
-        CIFAR-10, VGG-11 (η = 0.1): 84.0 %, -0.61 ± 0.13 to base:k=1
+        CIFAR-10, VGG-11 (η = 0.1): 83.8 %, -0.62 ± 0.09 to base:k=1
         >>> evidence("hyper-hypercube", alpha=0.1)
         []
 
