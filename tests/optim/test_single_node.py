@@ -351,5 +351,6 @@ def test_a_group_that_was_destroyed_is_named():
     dist.destroy_process_group()
     with pytest.raises(bg.BasegraphError, match="the process group was destroyed"):
         optimizer.membership.group  # noqa: B018
+    optimizer.membership.end_waits()  # as the thread does that looks after a deadline
     with pytest.warns(UserWarning, match="single node"):
         bg.DecentralizedOptimizer([p], lr=0.1)  # whose group the fixture ends

@@ -81,8 +81,10 @@ class FixedMembership:
         return call()
 
     def end_waits(self) -> None:
-        """End the waits for other nodes, from another thread."""
-        end_gloo_waits(self.group, self.node, self.n)
+        """End the waits for other nodes, from another thread; a destroyed group has none."""
+        group = dist.group.WORLD if self._group is None else self._group
+        if group is not None:
+            end_gloo_waits(group, self.node, self.n)
 
     def on(self, device: torch.device) -> FixedMembership:
         """The same nodes, with messages on another device."""
