@@ -60,7 +60,7 @@ class PeerLost(RuntimeFailure):
 
 
 def short(value: object) -> str:
-    """A value on one line of bearable length."""
+    """A value on one line, truncated."""
     try:
         text = " ".join(repr(value).split())
     except RecursionError:

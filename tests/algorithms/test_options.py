@@ -75,7 +75,7 @@ def test_options_that_are_fields_are_one_configuration():
     [
         (
             {"algorithm": "dsgdm:momentum=0.5", "momentum": 0.8},
-            "momentum=0.8: algorithm='dsgdm:momentum=0.5' differs",
+            "momentum=0.8: conflicts with algorithm='dsgdm:momentum=0.5'",
         ),
         ({"algorithm": "dsgdm:momentum=1.5"}, "momentum=1.5: must be a number in"),
         ({"algorithm": "dsgdm:momentum=much"}, "momentum='much': must be a number"),

@@ -83,7 +83,7 @@ def test_topology_of_many_nodes_is_estimated_or_left_until_asked_for():
 def test_topology_of_one_node_needs_no_round():
     rows = json.loads(ok("topology", "base", "-n", 10**9, "--node", 5, "--steps", 2, "--json"))
     assert rows == [[0, {"4": "1/2"}], [1, {"7": "1/2"}]]
-    assert "hears node" in ok("topology", "base", "-n", 25, "--node", 24)
+    assert "receives from" in ok("topology", "base", "-n", 25, "--node", 24)
 
 
 def test_topology_without_a_name_lists_the_catalogue():
@@ -119,7 +119,7 @@ def test_verify_counts_what_it_proved():
     assert "24 proved (24 exactly" in ok("verify", "base", "--nodes", "1:12", "--degree", "1:2")
     text = ok("verify", "hyper-hypercube", "-n", "1:12", "-k", "2")
     assert text.startswith("8 proved")
-    assert "4 not defined for their n" in text
+    assert "4 undefined for this n" in text
     assert "proved: base:k=1, n=25: 9 rounds" in ok("verify", "base", "-n", 25)
 
 
@@ -179,11 +179,11 @@ def test_lengths_that_meet_the_lower_bound():
         (["topology", "base", "-n", "6", "--node", "6"], "--node=6: must be a node"),
         (
             ["topology", "base", "-n", "6", "--node", "2", "--properties"],
-            "--node=2: is one node; --properties are of the whole topology",
+            "--node=2: cannot be combined with --properties, which describe the whole topology",
         ),
         (
             ["topology", "one-peer-d-equidyn", "-n", "6", "--properties"],
-            "NAME='one-peer-d-equidyn': is random: --properties need a period",
+            "NAME='one-peer-d-equidyn': is random and has no period, which --properties require",
         ),
         (["topology", "base", "-n", "6", "--draw", "x.gif"], "--draw='x.gif': must end in .png"),
         (["topology", "base", "-n", "6", "--draw", "no/x.svg"], "the folder 'no' does not exist"),
@@ -205,7 +205,7 @@ def test_lengths_that_meet_the_lower_bound():
         (["reproduce"], "Missing command"),
         (["verify", "base", "-n", "1:1000000000"], "must be at most 1000000 numbers"),
         (["verify", "base", "-n", "5", "--method", "freivalds", "--seed", str(2**64)], "seed="),
-        (["verify", "one-peer-u-equidyn", "-n", "5"], "is random: there is no period to prove"),
+        (["verify", "one-peer-u-equidyn", "-n", "5"], "is random and has no period to prove"),
         (["verify", "base"], "--nodes"),
         (["verify", "base", "-n", "9:1"], "--nodes='9:1': must be integers ≥ 1"),
         (["verify", "base", "-n", "0:4"], "--nodes='0:4': must be integers ≥ 1"),

@@ -126,7 +126,7 @@ def test_the_averaged_model_is_drawn_below(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
-        (["--averaged"], "--averaged=True: is about the curves: it needs --plot FILE"),
+        (["--averaged"], "--averaged=True: requires --plot FILE"),
         (["--csv", "table.txt"], "--csv='table.txt': must end in .csv"),
     ],
 )

@@ -90,7 +90,7 @@ def test_commands_end_to_end(tmp_path):
     assert "holds a run already: resume it" in again.stderr
     other = run_here("train", "--resume", "--out", folder, "--lr", "0.5")
     assert other.returncode == 2
-    assert "lr=0.5: the checkpoint's run has 0.1" in other.stderr
+    assert "lr=0.5: differs from the run that is resumed, which has 0.1" in other.stderr
     path = folder / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     cut = run_here("train", "--resume", "--out", folder)

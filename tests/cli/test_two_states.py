@@ -21,7 +21,7 @@ def test_the_rounds_are_shown(tmp_path):
 
 
 def test_one_node_is_shown():
-    assert "hears node" in ok("topology", "ceca", "-n", "7", "--node", "3")
+    assert "receives from" in ok("topology", "ceca", "-n", "7", "--node", "3")
     told = json.loads(ok("topology", "ceca", "-n", "7", "--node", "3", "--json"))
     assert told[1] == [1, {"1": {"vector": "x", "weight_in_x": "1/2", "weight_in_y": "2/3"}}]
 

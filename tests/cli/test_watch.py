@@ -131,7 +131,7 @@ def test_frames_on_a_terminal_and_a_quiet_end(tmp_path, monkeypatch):
     [
         (["nowhere"], "RUN='nowhere': is not a folder"),
         (["empty"], "RUN='empty': is not the folder of a run or a sweep"),
-        (["begun"], "RUN='begun': has no evaluation yet, and nobody writes it"),
+        (["begun"], "RUN='begun': has no evaluation yet and is not running"),
         (["run", "--every", "0"], "--every='0': must be from 0.01 to 3600 seconds"),
         (["run", "--patience", "-1"], "--patience='-1': must be a number of seconds ≥ 0"),
         (["broken"], "metrics.jsonl: line 1 is broken"),

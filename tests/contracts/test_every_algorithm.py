@@ -149,6 +149,24 @@ def test_ends_with_mix_where_it_says_so(method, random):
     assert method.ends_with_mix == (returned and independent)
 
 
+def test_takes_either_order_where_it_says_so(method, random):
+    """x⁺ is mix(x - ηd) or mix(x) - ηd, where neither d nor the state knows mix or x itself."""
+    x, g = random.standard_normal((2, 4, D))
+    begun, begun_elsewhere = method.init(x), method.init(x + 1)
+    state = randomly_filled(begun, random)
+    mix, alone = a_round(method), no_mix(method)
+    after, mixed_state = method.step(x, g, state, 0.1, mix)
+    descended, own_state = method.step(x, g, state, 0.1, alone)
+    moved, moved_state = method.step(x + 1, g, state, 0.1, alone)
+    takes = method.vectors == 1 and not method.centralized
+    takes = takes and np.allclose(moved, descended + 1)
+    takes = takes and any(np.allclose(after, v) for v in (mix(descended), mix(x) + descended - x))
+    takes = takes and all(map(np.allclose, mixed_state, own_state))
+    takes = takes and all(map(np.allclose, moved_state, own_state))
+    takes = takes and all(map(np.allclose, begun, begun_elsewhere))
+    assert method.either_order == takes
+
+
 def test_linear_where_it_says_so(method, random):
     """A step without gradients, and what is evaluated after it, as a function of (x, state)."""
 

@@ -158,7 +158,10 @@ def test_a_step_after_the_last(run):
 def test_a_field_of_the_configuration(run):
     path, tensors, facts = run
     checkpoint.save(path, tensors, changed(facts, "config.lr", "9" * 500))
-    with pytest.raises(bg.InvalidArgument, match=r"lr=0\.1: the checkpoint's run has '9+\.\.\.$"):
+    with pytest.raises(
+        bg.InvalidArgument,
+        match=r"lr=0\.1: differs from the run that is resumed, which has '9+\.\.\.$",
+    ):
         train(RunConfig(**SMALL), path.parent, resume=True)
 
 
@@ -210,7 +213,7 @@ def test_every_field_of_a_survivor(group, tmp_path, caplog):
     (folder / "node-1.safetensors").unlink()
     with pytest.raises(bg.BasegraphError, match=re.escape(f"{path}: has no field")) as refusal:
         begin(folder)
-    assert str(refusal.value).endswith("; remove it to begin without it")
+    assert str(refusal.value).endswith("; delete it to start without it")
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_other_seeds_made_before_all_rates_are_tried_are_in_the_table(made):
 
 
 def test_local_steps_that_never_communicate_are_refused(tmp_path):
-    with pytest.raises(InvalidArgument, match="communicates every 32 steps, and a run has 8"):
+    with pytest.raises(InvalidArgument, match="communicates every 32 steps, and a run has only 8"):
         experiment(tmp_path, arms=("all-reduce", "diloco"))
 
 

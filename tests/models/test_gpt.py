@@ -177,7 +177,7 @@ def test_more_tokens_than_the_context_are_refused():
         ("gpt:depth=3", "option of gpt='depth': did you mean 'width'"),
         ("gpt:context=16", "context=16: the dataset's windows have 32 tokens"),
         ("mlp:width=3", "option of mlp='width'"),
-        ("mlp", "model='mlp': is for classes of images"),
+        ("mlp", "model='mlp': needs images with class labels"),
     ],
 )
 def test_bad_models_are_refused_in_one_line(spec, message):

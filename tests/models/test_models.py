@@ -107,7 +107,7 @@ def test_batch_norm_is_refused_with_an_explanation():
 
 
 def test_what_is_not_a_function_of_its_parameters_is_refused():
-    with pytest.raises(bg.InvalidArgument, match=r"Dropout '1'.*draws at random"):
+    with pytest.raises(bg.InvalidArgument, match=r"Dropout '1'.*draws random numbers"):
         FlatModel(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
     frozen = nn.Linear(2, 2)
     frozen.bias.requires_grad_(False)

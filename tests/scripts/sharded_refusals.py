@@ -57,7 +57,7 @@ def parameters_that_do_not_fit() -> None:
     some = model()
     fully_shard(some[0], mesh=mesh["shard"])
     refused(
-        "params='2 DTensors and 2 plain tensors': must all be DTensors, or none",
+        "params='2 DTensors and 2 plain tensors': mix DTensors and plain tensors: call fully_shard",
         gossip,
         some,
         mesh=mesh["node"],

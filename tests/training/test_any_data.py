@@ -206,7 +206,7 @@ def test_a_method_of_ones_own(tmp_path):
             {"module": least_squares(), "loss": lambda outputs, targets: (outputs - targets) ** 2},
             "loss=.*: must be one number",
         ),
-        ({"loss": nn.functional.mse_loss}, "model='mlp': is for classes of images"),
+        ({"loss": nn.functional.mse_loss}, "model='mlp': needs images with class labels"),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path, given, complaint):
@@ -232,7 +232,7 @@ def test_augmentations_are_for_images(tmp_path):
     ("make", "complaint"),
     [
         (lambda: bg.Split(np.zeros(5), [0] * 5), "5 inputs of shape"),
-        (lambda: bg.Split(np.zeros((5, 2)), [0] * 4), "do not go with 4 targets"),
+        (lambda: bg.Split(np.zeros((5, 2)), [0] * 4), "do not match 4 targets"),
         (lambda: bg.Split(np.zeros((5, 2)), ["a"] * 5), "targets must be integers or floating"),
         (lambda: bg.Split(np.full((5, 2), np.inf), [0] * 5), "inputs must be finite"),
         (
@@ -302,7 +302,10 @@ def test_a_catalogue_method_is_recorded_with_its_options(tmp_path):
     bg.train(CONFIG, run, algorithm=method, **given)
     saved = read_toml(run / "config.toml")
     assert (saved["algorithm"], saved["momentum"]) == ("dsgdm", 0.5)
-    with pytest.raises(bg.InvalidArgument, match=r"momentum=0\.9: the checkpoint's run has 0\.5"):
+    with pytest.raises(
+        bg.InvalidArgument,
+        match=r"momentum=0\.9: differs from the run that is resumed, which has 0\.5",
+    ):
         bg.train(CONFIG, run, resume=True, algorithm=bg.algorithm("dsgdm"), **given)
     bg.train(bg.RunConfig(**saved), run, resume=True, **given)  # the configuration says it all
 

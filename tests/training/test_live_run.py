@@ -218,7 +218,8 @@ ELSEWHERE = {"TORCHFT_LIGHTHOUSE": "http://127.0.0.1:9", "BASEGRAPH_JOB": "job"}
 MISTAKES = {
     "topology": (
         ["--engine=distributed", "--topology=one-peer-hypercube"],
-        "--topology='one-peer-hypercube': nodes come and go, and it is not for any n: n=3: ",
+        "--topology='one-peer-hypercube': must exist for every number of nodes, since nodes join "
+        "and leave: n=3: ",
     ),
     "device": (
         ["--engine=distributed", "--device=cuda"],

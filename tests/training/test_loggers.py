@@ -40,7 +40,7 @@ def test_a_logger_gets_every_row_and_is_closed(tmp_path):
 
 def test_a_run_goes_on_without_a_logger_that_fails(tmp_path):
     broken, memory = Broken(), Memory()
-    with pytest.warns(UserWarning, match="Broken is left out from now on: ConnectionError") as said:
+    with pytest.warns(UserWarning, match="Broken failed and is disabled: ConnectionError") as said:
         bg.train(SMALL, tmp_path / "run", loggers=[broken, memory])
     assert len(said) == 1
     assert len(memory.rows) == 2

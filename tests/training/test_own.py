@@ -95,7 +95,10 @@ def test_resumes_with_the_same_module_and_dataset(from_file, tmp_path):
         ({}, "dataset='own: blobs': was passed from Python: pass it again"),
         ({"module": Small()}, "dataset='own: blobs': was passed from Python: pass it again"),
         ({"dataset": blobs()}, "model='own: Small': was passed from Python: pass it again"),
-        ({"dataset": blobs(), "module": Other()}, "model='own: Other': the checkpoint's run has"),
+        (
+            {"dataset": blobs(), "module": Other()},
+            "model='own: Other': differs from the run that is resumed, which has",
+        ),
     ],
 )
 def test_does_not_resume_without_them(given, complaint, tmp_path):
@@ -155,7 +158,7 @@ def test_floating_point_images_give_what_eight_bits_give(kind, tmp_path):
     [
         (np.zeros((2, 1, 4, 4), np.int64), [0, 1], "images must be uint8 or floating point, not"),
         (np.full((2, 1, 4, 4), np.nan), [0, 1], "inputs must be finite"),
-        (np.zeros((2, 1, 4, 4)), [0], r"2 inputs of shape \(1, 4, 4\) do not go with 1 targets"),
+        (np.zeros((2, 1, 4, 4)), [0], r"2 inputs of shape \(1, 4, 4\) do not match 1 targets"),
     ],
 )
 def test_images_and_labels_of_other_types_are_refused(images, labels, complaint):

@@ -72,7 +72,7 @@ def test_a_run_saved_earlier_resumes_with_its_own_split(saved_earlier, tmp_path)
 
 
 def test_a_run_saved_earlier_does_not_change_its_split(saved_earlier):
-    complaint = "split_order='shuffled': the checkpoint's run has 'by-class'"
+    complaint = "split_order='shuffled': differs from the run that is resumed, which has 'by-class'"
     with pytest.raises(bg.InvalidArgument, match=complaint):
         train(RunConfig(**SHORT), saved_earlier, resume=True)
     done = run_here("train", "--resume", "--out", saved_earlier, "--split-order", "shuffled")

@@ -51,7 +51,7 @@ def test_a_run_that_diverges_does_not_stop_the_others(tmp_path):
 
 def test_only_runs_that_are_alike_share_an_engine(tmp_path):
     runs = {tmp_path / str(m): RunConfig(**FIXED, momentum=m) for m in (0.9, 0.8)}
-    with pytest.raises(bg.InvalidArgument, match="alike but for seed, lr, alpha and topology"):
+    with pytest.raises(bg.InvalidArgument, match="may differ only in seed, lr, alpha and topology"):
         train_together(runs)
 
 

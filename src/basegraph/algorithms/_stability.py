@@ -110,7 +110,7 @@ def require_stable(method: Method, topology: AnyTopology, local_steps: int = 1) 
         raise Unstable(
             f"{method.name} is unstable on {topology.spec} with n={topology.n}: without any "
             f"gradient, {verdict.steps} steps multiply disagreement by {verdict.radius:.3g}. "
-            f"{_stable_alternatives(topology, local_steps)}allow_unstable=True goes on regardless"
+            f"{_stable_alternatives(topology, local_steps)}To train anyway, set allow_unstable"
         )
 
 

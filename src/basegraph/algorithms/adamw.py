@@ -72,6 +72,7 @@ def adamw(
         mixing_options=(*mixing, "mix_moments=true") if mix_moments else mixing,
         messages=3 if mix_moments else 1,
         ends_with_mix=not (combines_first or mix_moments),
+        either_order=not mix_moments,
         linear=False,
         decoupled_decay=True,
         keeps_state=True,

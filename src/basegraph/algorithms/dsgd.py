@@ -13,4 +13,11 @@ def dsgd() -> Method:
     ) -> tuple[Array, Stateless]:
         return mix(x - lr * grad), state
 
-    return Method("dsgd", lambda x: Stateless(), step, ends_with_mix=True, keeps_state=True)
+    return Method(
+        "dsgd",
+        lambda x: Stateless(),
+        step,
+        ends_with_mix=True,
+        either_order=True,
+        keeps_state=True,
+    )

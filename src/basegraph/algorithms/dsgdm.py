@@ -34,4 +34,11 @@ def dsgdm(momentum: float = 0.9, nesterov: bool = False) -> Method:
         direction = momentum * u + grad if nesterov else u
         return mix(x - lr * direction), Momentum(u)
 
-    return Method("dsgdm", lambda x: Momentum(0 * x), step, ends_with_mix=True, keeps_state=True)
+    return Method(
+        "dsgdm",
+        lambda x: Momentum(0 * x),
+        step,
+        ends_with_mix=True,
+        either_order=True,
+        keeps_state=True,
+    )

@@ -65,6 +65,9 @@ class Method:
     """Whether `mix` must be the exact average (all-reduce) instead of the topology's round."""
     ends_with_mix: bool = False
     """Whether x⁺ is what `mix` returns, and nothing else depends on it."""
+    either_order: bool = False
+    """Whether the step is x ← mix(x - ηd), nothing else is mixed, and d depends on x through the
+    gradient only: x ← mix(x) - ηd is then the same method with the exchange first."""
     linear: bool = True
     """Whether a step without gradients is linear in (x, state), which stability is about."""
     decoupled_decay: bool = False

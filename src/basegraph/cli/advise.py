@@ -109,7 +109,7 @@ def _verdict(advice: Advice) -> str:
     """What to take, in a line or two."""
     best = advice.best
     if best.is_ddp:
-        return "Take DDP: nothing is faster by 2 %, and it has no question of accuracy."
+        return "Take DDP: nothing is faster by 2 %, and its accuracy is not in doubt."
     said = (
         f"Take {best.topology}, {best.order}: a step is {best.times_faster:.2f} times as fast "
         f"as DDP's; break-even with DDP: {best.break_even}."

@@ -39,7 +39,7 @@ from basegraph.storage.files import AlreadyExists
 # Typer's usage errors descend from a class of click's that it does not re-export everywhere.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
-PARAMETERS = {"n": "nodes", "i": "node", "k": "degree", "sweep": "file"}
+PARAMETERS = {"n": "nodes", "i": "node", "k": "degree", "sweep": "file", "arms": "methods"}
 """What commands call the library's arguments, where that differs."""
 
 app = typer.Typer(

@@ -38,15 +38,14 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
     force: Force = False,
 ) -> None:
-    """Compare runs: a table of where they ended, learning curves against epochs and bytes.
+    """Compare runs: a table of final scores, learning curves against epochs and bytes.
 
-    Sweeps and other folders count for all runs below them that have been evaluated. Means are over
-    the runs that have finished.
+    A folder stands for all evaluated runs below it. Means are over finished runs.
 
     Example: basegraph compare runs/* --means --csv runs.csv --plot curves.png --averaged
     """
     if averaged and plot is None:
-        raise InvalidArgument("--averaged", True, "is about the curves: it needs --plot FILE")
+        raise InvalidArgument("--averaged", True, "requires --plot FILE")
     check_picture("--plot", plot, force=force)
     if csv_path is not None:
         writable("--csv", csv_path, suffixes=(".csv",), force=force)

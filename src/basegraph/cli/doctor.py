@@ -49,7 +49,7 @@ def examination() -> dict[str, Any]:
 
 
 def _attempt(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What the work finds, or how it fails: a doctor must not be felled by the disease."""
+    """What the check finds, or how it fails; never raises."""
     try:
         return {"works": True, **work()}
     except Exception as error:

@@ -18,14 +18,14 @@ from basegraph.topologies.catalog import topology as build
 def explore(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="the .html file to write")],
     topology: Annotated[
-        str, typer.Option(metavar="SPEC", help="what the page opens on: base:k=2")
+        str, typer.Option(metavar="SPEC", help="initial topology: base:k=2")
     ] = "base:k=1",
     nodes: Annotated[
         str, typer.Option("--nodes", "-n", metavar="N", help="number of nodes")
     ] = "25",
     force: Force = False,
 ) -> None:
-    """Write one HTML file to look at: rounds, values converging, curves compared; no network.
+    """Write an interactive HTML page: rounds, converging values, curves; works offline.
 
     Example: basegraph explore --out page.html --topology base:k=1 --nodes 25
     """
@@ -36,7 +36,9 @@ def explore(
     known = OPTIONS.get(start.name, {"k", "degree", "seed"})
     beyond = parse_spec(start.spec)[1].keys() - known
     if beyond:
-        raise InvalidArgument("--topology", topology, f"the page has no option {min(beyond)}")
+        raise InvalidArgument(
+            "--topology", topology, f"the page cannot show the option {min(beyond)}"
+        )
     path = writable("--out", out, suffixes=(".html",), force=force)
     write_page(path, start)
     print(f"written to {path} ({path.stat().st_size // 1024} KiB); open it in a browser")

@@ -57,14 +57,14 @@ def language(
     epoch_steps: Annotated[str, typer.Option(metavar="T", help="steps of an epoch")] = "64",
     precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "bf16",
     device: Device = "auto",
-    replicas: Annotated[
-        str, typer.Option(metavar="R", help="at most so many runs side by side")
-    ] = "1",
+    replicas: Annotated[str, typer.Option(metavar="R", help="runs side by side, at most")] = "1",
     minutes: Annotated[
         str,
-        typer.Option(metavar="M", help="after which no run begins; 0: only draw what is there"),
+        typer.Option(
+            metavar="M", help="start no run after so many minutes; 0: only draw what is there"
+        ),
     ] = "",
-    plan: Annotated[bool, typer.Option("--plan", help="say what is left, and run nothing")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="dry run: list the remaining runs")] = False,
     speed: Annotated[
         str, typer.Option(metavar="X", help="tokens per second, for the time in --plan")
     ] = "",

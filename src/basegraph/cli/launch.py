@@ -51,7 +51,7 @@ def launch(
         raise InvalidArgument(
             "ARGS",
             " ".join(words),
-            "must be train --engine distributed: each node would do all of the work otherwise",
+            "must be train --engine distributed: other commands would run in full on every node",
         )
     from basegraph.engines.distributed.launcher import Launcher
 

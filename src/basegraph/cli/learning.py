@@ -79,14 +79,14 @@ def learning(
     split_order: SplitOrder = "shuffled",
     precision: Annotated[str, typer.Option(metavar="P", help="tf32, float32 or bf16")] = "tf32",
     device: Device = "auto",
-    replicas: Annotated[
-        str, typer.Option(metavar="R", help="at most so many runs side by side")
-    ] = "8",
+    replicas: Annotated[str, typer.Option(metavar="R", help="runs side by side, at most")] = "8",
     minutes: Annotated[
         str,
-        typer.Option(metavar="M", help="after which no run begins; 0: only draw what is there"),
+        typer.Option(
+            metavar="M", help="start no run after so many minutes; 0: only draw what is there"
+        ),
     ] = "",
-    plan: Annotated[bool, typer.Option("--plan", help="say what is left, and run nothing")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="dry run: list the remaining runs")] = False,
     step_ms: Annotated[
         str, typer.Option(metavar="X", help="of a step of 25 nodes, for the time in --plan")
     ] = "",

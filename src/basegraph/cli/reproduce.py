@@ -35,9 +35,7 @@ SplitOrder = Annotated[str, typer.Option(metavar="NAME", help="shuffled or by-cl
 DataDir = Annotated[str, typer.Option(metavar="FOLDER", help="the folder of datasets")]
 Epochs = Annotated[str, typer.Option(metavar="E", help="passes over the data")]
 Device = Annotated[str, typer.Option(metavar="NAME", help="cpu, cuda or auto")]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="make what is left of the runs in the folder")
-]
+Resume = Annotated[bool, typer.Option("--resume", help="run what is missing in the folder")]
 RESULTS = Path("results")
 ALONE = "start it without torchrun"
 
@@ -92,7 +90,9 @@ def pairs(
     lr: Annotated[str, typer.Option(metavar="X,...", help="learning rates")] = "0.1",
     topologies: Annotated[
         str,
-        typer.Option(metavar="NAME,...", help="of degree one; empty: all, as built and at home"),
+        typer.Option(
+            metavar="NAME,...", help="of degree one; empty: all, as built and with home=true"
+        ),
     ] = "",
     alpha: Annotated[str, typer.Option(metavar="A", help="heterogeneity")] = "0.1",
     split_order: SplitOrder = "shuffled",
@@ -103,7 +103,7 @@ def pairs(
     resume: Resume = False,
     force: Force = False,
 ) -> None:
-    """Which topology of degree one trains best, as built and staying at home, seed by seed.
+    """Which topology of degree one trains best, as built and with home=true, seed by seed.
 
     Example: basegraph reproduce pairs --dataset mnist --model lenet --data-dir data
     """

@@ -15,20 +15,20 @@ def sample(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="the folder of a run on text")],
     prompt: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="what the text begins with; default: a new line"),
+        typer.Option(metavar="TEXT", help="start of the text; default: a new line"),
     ] = None,
-    tokens: Annotated[str, typer.Option(metavar="INT", help="tokens to write")] = "200",
+    tokens: Annotated[str, typer.Option(metavar="INT", help="tokens to generate")] = "200",
     temperature: Annotated[
         str, typer.Option(metavar="X", help="0: always the likeliest token; 1: as predicted")
     ] = "0.8",
-    seed: Annotated[str, typer.Option(metavar="S", help="what tokens are drawn from")] = "0",
+    seed: Annotated[str, typer.Option(metavar="S", help="seed of the sampling")] = "0",
     node: Annotated[
         int | None,
-        typer.Option(metavar="INT", help="let this node's model write, not the average of all"),
+        typer.Option(metavar="INT", help="use this node's model instead of the average"),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Let the averaged model of a run write text, for the eye.
+    """Generate text with the averaged model of a run.
 
     Example: basegraph sample runs/text --prompt "To be" --tokens 200 --temperature 0.8
     """

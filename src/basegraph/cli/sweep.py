@@ -23,17 +23,15 @@ def sweep(
     file: Annotated[Path, typer.Argument(metavar="SWEEP.toml", help="fields and a [grid]")],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="where the runs go")],
     resume: Annotated[
-        bool, typer.Option("--resume", help="make what is left of the sweep in the folder")
+        bool, typer.Option("--resume", help="run what is missing in the folder")
     ] = False,
     executor: Annotated[
         str, typer.Option(metavar="local|ray", help="this process, or a Ray cluster")
     ] = "local",
-    replicas: Annotated[
-        str, typer.Option(metavar="R", help="at most so many runs side by side")
-    ] = "64",
+    replicas: Annotated[str, typer.Option(metavar="R", help="runs side by side, at most")] = "64",
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Run a grid of runs, as many side by side as fit, each in a folder of its own.
+    """Run a grid of configurations, as many side by side as fit, each in its own folder.
 
     Example: basegraph sweep sweep.toml --out runs/sweep
     """

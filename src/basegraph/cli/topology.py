@@ -48,7 +48,8 @@ def topology(
     ] = None,
     seed: Annotated[str | None, typer.Option(metavar="S", help="of a random topology")] = None,
     node: Annotated[
-        str | None, typer.Option(metavar="I", help="show only whom this node hears")
+        str | None,
+        typer.Option(metavar="I", help="show only the neighbors this node receives from"),
     ] = None,
     steps: Annotated[
         str | None,
@@ -58,7 +59,7 @@ def topology(
         bool | None,
         typer.Option(
             "--properties/--no-properties",
-            help="disagreement in training and pair weights; default: if it takes a second at most",
+            help="disagreement in training and pair weights; default: if it is quick",
         ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
@@ -71,8 +72,8 @@ def topology(
 
     Example: basegraph topology base --nodes 6 --degree 1 --draw base-6.svg
 
-    Below stand, for periodic topologies, diagnostics of what the number of rounds does not say.
-    Without a name: list the catalogue.
+    For periodic topologies, also prints diagnostics beyond the number of rounds. Without a name,
+    lists the catalogue.
     """
     if not spec:
         catalogue(json)
@@ -90,9 +91,13 @@ def topology(
         show_two_states(built, count, one, properties=bool(properties), draw=draw, json=json)
         return
     if properties and one is not None:
-        raise InvalidArgument("--node", one, "is one node; --properties are of the whole topology")
+        raise InvalidArgument(
+            "--node", one, "cannot be combined with --properties, which describe the whole topology"
+        )
     if properties and not isinstance(built, Sequence):
-        raise InvalidArgument("NAME", spec, "is random: --properties need a period")
+        raise InvalidArgument(
+            "NAME", spec, "is random and has no period, which --properties require"
+        )
     heard = [] if one is None else hears(built, one, count)
     if draw is not None:
         from basegraph.plots.rounds import draw_rounds
@@ -105,7 +110,7 @@ def topology(
         as_json({**describe(built, count), **as_dict(diagnostics)} if one is None else heard)
     elif one is not None:
         rows = [(step, j, w) for step, weights in heard for j, w in weights.items()]
-        table(["step", "hears node", "weight"], rows, title=f"{built!r}: node {one}")
+        table(["step", "receives from", "weight"], rows, title=f"{built!r}: node {one}")
     else:
         _print_rounds(built, count)
         if diagnostics is not None:
@@ -223,4 +228,4 @@ def _rows(step: int, built: Topology) -> list[tuple[object, ...]]:
                 which + (f" … {rest} more" if rest > 0 else ""),
             )
         )
-    return rows or [(step, "–", "–", 0, "(everyone idles)")]
+    return rows or [(step, "–", "–", 0, "(no exchange)")]

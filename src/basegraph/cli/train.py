@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -73,7 +73,7 @@ def train(
     *,
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="the run's folder")],
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="a .toml file of fields; flags win over it")
+        Path | None, typer.Option(metavar="FILE", help="a .toml file of fields; flags override it")
     ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="continue the run in the folder")
@@ -82,14 +82,14 @@ def train(
         str,
         typer.Option(
             metavar="NAME",
-            help="stacked (all nodes here) or distributed (one per process: torchrun, launch)",
+            help="stacked (all nodes in one process) or distributed (torchrun, launch)",
         ),
     ] = "stacked",
     timeout: Annotated[
         str, typer.Option(metavar="S", help="seconds after which a distributed node counts as lost")
     ] = "300",
     log: Annotated[
-        str, typer.Option(metavar="NAMES", help="track with tensorboard, wandb or mlflow, too")
+        str, typer.Option(metavar="NAMES", help="also log to tensorboard, wandb or mlflow")
     ] = "",
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="the same as --log tensorboard")
@@ -104,50 +104,25 @@ def train(
 
     Example: basegraph launch --nodes 5 -m basegraph train --engine distributed --out runs/live
     """
-    if engine not in ("stacked", "distributed"):
-        raise InvalidArgument("--engine", engine, "must be stacked or distributed")
-    distributed = engine == "distributed"
-    live = distributed and launched.comes_and_goes()
-    if not distributed:
-        refuse_torchrun(
-            "--engine",
-            engine,
-            "start it without torchrun, or with a node per process: torchrun --nproc-per-node "
-            f"{os.environ.get('LOCAL_WORLD_SIZE', 'N')} -m basegraph train --engine distributed "
-            f"--out {out}",
-        )
-    else:
-        from basegraph.engines.distributed.membership.torchrun import job, restarts
-        from basegraph.training.elastic import world_size
-        from basegraph.training.folder import belongs_to
-
-        size = launched.expected() if live else world_size()
-        restarted = live or restarts() > 0
-        resume = resume or (restarted and belongs_to(out, launched.job() if live else job()))
+    start = _start(engine, out)
+    resume = resume or start.continues(out)
     given = {name: parsed(name, text) for name, text in flags.items() if text is not None}
     settings = merged(_fields_of_file(config, out if resume else None), given)
-    if distributed:
-        asked = settings.get("nodes", size)
-        if asked != size and not (resume or restarted):
-            raise InvalidArgument("--nodes", asked, f"torchrun has started {size} processes")
-        if live and size and given.get("nodes", size) != size:
-            raise InvalidArgument("--nodes", asked, f"basegraph launch has started {size} nodes")
-        settings["nodes"] = max(1, size)
-    chosen = RunConfig(**settings)
-    if not distributed and resume and any((out / "nodes").glob("node-*.safetensors")):
+    chosen = RunConfig(**start.with_nodes(settings, given, resume=resume))
+    if not start.distributed and resume and any((out / "nodes").glob("node-*.safetensors")):
         raise InvalidArgument(
-            "--out", str(out), "is of processes that lost a node: resume with --engine distributed"
+            "--out", str(out), "was interrupted by a lost node: resume with --engine distributed"
         )
     from basegraph.cli.trackers import Trackers
     from basegraph.training.watcher import Watcher
 
     # Where nodes come and go, any of them may become node 0, which calls the watcher.
-    speaks = not distributed or os.environ.get("RANK", "0") == "0"
+    speaks = not start.distributed or os.environ.get("RANK", "0") == "0"
     names = f"{log},tensorboard" if tensorboard else log
     finished: list[Sequence[Mapping[str, Any]]] = []
     with (
         closing(Trackers(names if speaks else "")) as trackers,
-        _Display(speaks and not live) as display,
+        _Display(speaks and not start.live) as display,
     ):
 
         def started(facts: Mapping[str, Any]) -> None:
@@ -161,18 +136,77 @@ def train(
         watcher = Watcher(
             display.stepped, evaluated, started, ended=finished.append, noted=display.say
         )
-        if distributed:
+        if start.distributed:
             from basegraph.training.elastic import train_distributed
 
             patience = number("--timeout", timeout)
             train_distributed(chosen, out, resume=resume, watcher=watcher, timeout=patience)
         else:
-            from basegraph.training._train import train as start
+            from basegraph.training._train import train as train_here
 
-            start(chosen, out, resume=resume, watcher=watcher)
+            train_here(chosen, out, resume=resume, watcher=watcher)
     for rows in finished[-1:]:
         reached = f"{said(rows[-1])}, " if rows else ""
         print(f"done: {reached}run in {out}")
+
+
+class _Start(NamedTuple):
+    """How the nodes were started: all in this process, by torchrun, or by basegraph launch."""
+
+    distributed: bool
+    live: bool = False
+    size: int = 0
+    """How many nodes were started; 0 if that is open."""
+    restarted: bool = False
+    """Whether the launcher may have started this node again."""
+    job: str = ""
+
+    def continues(self, out: Path) -> bool:
+        """Whether this is a node that was started again, and the run in the folder is its job's."""
+        if not self.restarted:
+            return False
+        from basegraph.training.folder import belongs_to
+
+        return belongs_to(out, self.job)
+
+    def with_nodes(
+        self, settings: dict[str, Any], given: dict[str, Any], *, resume: bool
+    ) -> dict[str, Any]:
+        """The settings with the number of nodes that there is; another one is refused."""
+        if not self.distributed:
+            return settings
+        asked = settings.get("nodes", self.size)
+        if asked != self.size and not (resume or self.restarted):
+            raise InvalidArgument("--nodes", asked, f"torchrun has started {self.size} processes")
+        if self.live and self.size and given.get("nodes", self.size) != self.size:
+            raise InvalidArgument(
+                "--nodes", asked, f"basegraph launch has started {self.size} nodes"
+            )
+        return {**settings, "nodes": max(1, self.size)}
+
+
+def _start(engine: str, out: Path) -> _Start:
+    """How this process was started, which must go with the engine."""
+    if engine not in ("stacked", "distributed"):
+        raise InvalidArgument("--engine", engine, "must be stacked or distributed")
+    one_per_process = (
+        f"torchrun --nproc-per-node {os.environ.get('LOCAL_WORLD_SIZE', 'N')} "
+        f"-m basegraph train --engine distributed --out {out}"
+    )
+    if engine == "stacked":
+        remedy = f"start it without torchrun, or with a node per process: {one_per_process}"
+        refuse_torchrun("--engine", engine, remedy)
+        return _Start(distributed=False)
+    from basegraph.engines.distributed.membership.torchrun import job, restarts
+    from basegraph.training.elastic import NotLaunched, world_size
+
+    if launched.comes_and_goes():
+        return _Start(True, True, launched.expected(), True, launched.job())
+    try:
+        return _Start(True, False, world_size(), restarts() > 0, job())
+    except NotLaunched:
+        remedy = f"needs a process per node: {one_per_process}"
+        raise InvalidArgument("--engine", engine, remedy) from None
 
 
 def _fields_of_file(config: Path | None, run: Path | None) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from basegraph.topologies.two_states.sequence import (
 SHOWN = 12
 """Messages listed in one cell before the rest is counted only."""
 LEGEND = (
-    f"{TWO_VECTORS}, x and y; who hears v sets x to x + a(v - x) and y to y + b(v - y), where a "
-    f"and b are the weights in x and in y. After one period x is the average of all x."
+    f"{TWO_VECTORS}, x and y; a node that receives v sets x to x + a(v - x) and y to y + b(v - y), "
+    f"where a and b are the weights in x and in y. After one period x is the average of all x."
 )
 
 
@@ -35,7 +35,7 @@ def show_two_states(
     Args:
         built: The sequence.
         count: How many rounds.
-        node: Show only whom this node hears.
+        node: Show only the neighbors this node receives from.
         properties: Whether diagnostics were asked for, which there are none of.
         draw: Where to draw the rounds.
         json: Print JSON.
@@ -64,7 +64,7 @@ def _print_node(title: str, heard: list[tuple[int, dict[int, Heard]]], *, json: 
         as_json([[step, {j: _as_dict(h) for j, h in by.items()}] for step, by in heard])
         return
     rows = [(step, j, *h) for step, by in heard for j, h in by.items()]
-    table(["step", "hears node", "its", "weight in x", "weight in y"], rows, title=title)
+    table(["step", "receives from", "its", "weight in x", "weight in y"], rows, title=title)
 
 
 def _print_rounds(built: TwoStateSequence, count: int, *, json: bool) -> None:

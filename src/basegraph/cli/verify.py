@@ -106,7 +106,7 @@ def _prove_all(
         try:
             t = build(spec, n, degree=k)
             if t.period is None:
-                raise InvalidArgument("NAME", spec, "is random: there is no period to prove")
+                raise InvalidArgument("NAME", spec, "is random and has no period to prove")
             outcome.proved.append(prove(t, method=method, seed=seed))
         except InvalidArgument as refusal:
             if refusal.argument != "n":
@@ -127,5 +127,5 @@ def _summary(proved: list[Certificate], failed: int, undefined: int) -> str:
             parts.append(TWO_VECTORS)
     parts.append(f"{failed} failed")
     if undefined:
-        parts.append(f"{undefined} not defined for their n")
+        parts.append(f"{undefined} undefined for this n")
     return ", ".join(parts)

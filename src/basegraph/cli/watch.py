@@ -1,4 +1,4 @@
-"""`basegraph watch`: a run, or all runs of a sweep, while they are made."""
+"""`basegraph watch`: follow a run, or all runs of a sweep, while they train."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def watch(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="the folder of a run, or of a sweep's runs")
     ],
-    once: Annotated[bool, typer.Option("--once", help="show where it stands, and leave")] = False,
-    every: Annotated[str, typer.Option(metavar="S", help="seconds between two looks")] = "1",
+    once: Annotated[bool, typer.Option("--once", help="show the current state and exit")] = False,
+    every: Annotated[str, typer.Option(metavar="S", help="refresh interval in seconds")] = "1",
     patience: Annotated[
         str,
         typer.Option(
             metavar="S",
-            help="seconds after which a job whose nodes come and go counts as stopped when nobody "
-            "writes its run",
+            help="seconds without a writer after which a run with live membership counts as "
+            "stopped",
         ),
     ] = "60",
-    json: Annotated[bool, typer.Option("--json", help="print JSON once, and leave")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print JSON once and exit")] = False,
 ) -> None:
-    """Follow a run while it is made: scores, consensus distance, bytes and members; Ctrl-C leaves.
+    """Follow a run while it trains: scores, consensus distance, bytes, members. Ctrl-C quits.
 
-    It only reads. It ends when the run does, and prints a line per evaluation in a pipe.
+    It only reads, and ends with the run. In a pipe it prints one line per evaluation.
 
     Example: basegraph watch runs/demo
 
@@ -68,9 +68,7 @@ def watch(
 def _watch(watched: Watched, *, once: bool, json: bool, pause: float, patience: float) -> None:
     watched.look()
     if not watched.writes and not any(status.rows for status in watched.runs):
-        raise InvalidArgument(
-            "RUN", str(watched.path), "has no evaluation yet, and nobody writes it"
-        )
+        raise InvalidArgument("RUN", str(watched.path), "has no evaluation yet and is not running")
     console = Console()
     if json:
         found = [_as_dict(status) for status in watched.runs]

@@ -125,7 +125,7 @@ def _files(path: Path) -> dict[str, Path]:
         below = sorted(p.relative_to(path) for p in _text_files(path))
         files = {p.with_suffix("").as_posix(): path / p for p in below}
         if len(files) < len(below):
-            raise DataError(f"{path}: has two files whose names differ in the case of .txt alone")
+            raise DataError(f"{path}: has two files whose names differ only in the case of .txt")
     else:
         raise DataError(f"text:{path}: there is no such file or folder")
     if not files:
@@ -136,8 +136,8 @@ def _files(path: Path) -> dict[str, Path]:
     total = sum(file.stat().st_size for file in files.values())
     limit = min(MAX_TEXT_BYTES, available_memory() // 2)  # windows are copied into one array
     if total > limit:
-        why = "the limit" if limit == MAX_TEXT_BYTES else "what memory is left here"
-        raise DataError(f"{path}: has {total} bytes of text, {why} is {limit}")
+        why = "the limit" if limit == MAX_TEXT_BYTES else "the memory available here"
+        raise DataError(f"{path}: has {total} bytes of text; {why} is {limit}")
     return files
 
 
@@ -156,7 +156,7 @@ def _text_files(folder: Path) -> Iterator[Path]:
             if not name.lower().endswith(".txt") or name.startswith("."):
                 continue
             if file.is_symlink() and not file.exists():
-                raise DataError(f"{file}: is a link to nothing")
+                raise DataError(f"{file}: is a broken symbolic link")
             if file.is_file():
                 yield file
 

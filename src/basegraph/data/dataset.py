@@ -72,7 +72,7 @@ class Split:
             raise DataError(f"images must be uint8 or floating point, not {inputs.dtype}")
         if inputs.ndim < 2 or targets.ndim < 1 or len(inputs) != len(targets):
             raise DataError(
-                f"{_count(inputs)} inputs of shape {inputs.shape[1:]} do not go with "
+                f"{_count(inputs)} inputs of shape {inputs.shape[1:]} do not match "
                 f"{_count(targets)} targets"
             )
         if targets.dtype.kind != "f" and not _are_tokens(inputs, targets):

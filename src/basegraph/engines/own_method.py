@@ -49,9 +49,7 @@ def require_sound(method: Method) -> None:
     for number, whole in enumerate(together):
         rows = torch.cat([node[number] for node in alone])
         if rows.shape != whole.shape or not torch.allclose(rows, whole, rtol=TOLERANCE, atol=1e-6):
-            raise _refused(
-                method, "couples the nodes of a step otherwise than by mix: write it elementwise"
-            )
+            raise _refused(method, "combines nodes other than through mix: write it elementwise")
 
 
 def _step(method: Method, x: Tensor, grad: Tensor, mix: Any) -> list[Tensor]:
@@ -82,7 +80,7 @@ def _require_state(method: Method, made_by: str, state: Any, nodes: int) -> None
     if not named or not all(isinstance(p, Tensor) and p.dim() and len(p) == nodes for p in state):
         raise _refused(
             method,
-            f"{made_by} must make a NamedTuple of tensors that begin with the axis of the nodes",
+            f"{made_by} must return a NamedTuple of tensors whose first axis is the nodes",
         )
 
 

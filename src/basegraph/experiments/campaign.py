@@ -33,7 +33,7 @@ Cell = TypeVar("Cell", bound=Hashable)
 
 
 class RunKey(Protocol):
-    """Which of the runs one is."""
+    """Identifies a run of the campaign."""
 
     @property
     def cell(self) -> Any:
@@ -94,7 +94,9 @@ class Campaign(Generic[Cell, Key]):
         names = [key.name for key in self.tried]
         if len(set(names)) < len(names):  # of their folders
             twice = next(name for name in names if names.count(name) > 1)
-            raise InvalidArgument("alpha", twice, "is there twice: values are told by six digits")
+            raise InvalidArgument(
+                "alpha", twice, "appears twice: values are distinguished by six digits"
+            )
         first = next(iter(self.tried.values()))
         model_form(first, dataset_of(first))  # all have the same model
         path = folder / "runs"

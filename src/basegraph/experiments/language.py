@@ -47,7 +47,7 @@ SPLITS = ("domains", "iid")
 
 
 class Key(NamedTuple):
-    """Which of the runs one is."""
+    """Identifies a run of the campaign."""
 
     split: str
     arm: str
@@ -98,13 +98,13 @@ class Experiment(Campaign[tuple[str, str], Key]):
         self.pairs = list(dict.fromkeys((split, arm) for split in splits for arm in arms))
         for _, arm in self.pairs:
             if arm not in ARMS:
-                raise unknown("methods", arm, ARMS)
+                raise unknown("arms", arm, ARMS)
         steps = settings["epochs"] * settings["epoch_steps"]
         for arm in arms:
             every = ARMS[arm].get("local_steps", 1)
             if steps < every:
                 raise InvalidArgument(
-                    "methods", arm, f"communicates every {every} steps, and a run has {steps}"
+                    "arms", arm, f"communicates every {every} steps, and a run has only {steps}"
                 )
         super().__init__(folder, settings, self.pairs, rates, seeds, resume=resume)
 

@@ -155,7 +155,7 @@ class Cell(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Which of the runs one is."""
+    """Identifies a run of the figure."""
 
     cell: Cell
     lr: float

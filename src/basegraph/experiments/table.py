@@ -133,7 +133,7 @@ def convergence(n: int, epsilon: float, sigma: float, zeta: float) -> list[dict[
     for name, value in (("epsilon", epsilon), ("sigma", sigma), ("zeta", zeta)):
         low = 1e-30 if name == "epsilon" else 0
         if not low <= value <= 1e30:
-            raise InvalidArgument(f"--{name}", value, f"must be a number from {low:g} to 1e30")
+            raise InvalidArgument(name, value, f"must be a number from {low:g} to 1e30")
     noise = sigma**2 / (n * epsilon**2)
 
     def drift(a: float) -> float:

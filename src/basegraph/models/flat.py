@@ -114,7 +114,9 @@ def _refuse_what_is_not_a_function(module: nn.Module) -> None:
             )
         if isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0:
             raise InvalidArgument(
-                "model", where, "draws at random outside of the seeded plan, so no run could resume"
+                "model",
+                where,
+                "draws random numbers that no seed decides, so runs could not be repeated",
             )
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:

@@ -247,7 +247,9 @@ def build(
             return _for_tokens(name, TOKEN_MODELS[known], options, shape, vocabulary)
         if classes is None or len(shape) != 3:
             others = "pass a module to train()" if vocabulary is None else " or ".join(TOKEN_MODELS)
-            raise InvalidArgument("model", name, f"is for classes of images; here {others}")
+            raise InvalidArgument(
+                "model", name, f"needs images with class labels; for this dataset {others}"
+            )
         return IMAGE_MODELS[known](shape, classes, **options)
 
 

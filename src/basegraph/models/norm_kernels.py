@@ -87,7 +87,7 @@ if AVAILABLE:
         start = tl.load(bias + group * CHANNELS + channel, mask=inside, other=0.0)
         upper, lower = tl.maximum(a * factor, b * factor), tl.maximum(c * factor, d * factor)
         largest = tl.maximum(upper, lower) + start
-        largest = tl.where(largest <= 0, 0.0, largest)  # what is no number stays so
+        largest = tl.where(largest <= 0, 0.0, largest)  # NaN stays NaN
         tl.store(y + first * (HEIGHT * WIDTH // 4) + place, largest, mask=inside)
         tl.store(means + group * SAMPLES + sample, mean)
         tl.store(scales + group * SAMPLES + sample, scale)

@@ -69,7 +69,7 @@ def _group_of(mesh: Any, group: Any, kind: str) -> Any:
     if not isinstance(mesh, DeviceMesh):
         raise InvalidArgument("mesh", mesh, "must be a torch.distributed.device_mesh.DeviceMesh")
     if group is not None:
-        raise InvalidArgument("mesh", mesh, "is instead of group=: pass one of them")
+        raise InvalidArgument("mesh", mesh, "cannot be combined with group=")
     if kind != "fixed":
         raise InvalidArgument("mesh", mesh, 'is for membership="fixed"')
     if mesh.ndim != 1:

@@ -225,7 +225,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         if self._retries.turnover is not None:
             raise BasegraphError(
                 'join() is for membership="fixed": where nodes come and go, one whose data have '
-                "run out may just end"
+                "run out may simply exit"
             )
         return UnevenData(self, self.membership)
 

@@ -171,14 +171,20 @@ def _acquire(argument: str, folder: Path, job: str) -> tuple[int, list[Path]]:
                 accepted = f"is in use by {holder or 'another process'}"
                 raise InvalidArgument(argument, str(folder), accepted) from None
             reason = error.strerror or str(error)
-            LOG.warning("%s: cannot be locked (%s): let no other process use it", folder, reason)
+            LOG.warning(
+                "%s: cannot be locked (%s): make sure that no other process uses it", folder, reason
+            )
         if _is_at(handle, folder / LOCK_FILE):
             os.ftruncate(handle, 0)
             holder = f"process {os.getpid()} on {socket.gethostname()}{_of(job) if job else ''}"
             os.write(handle, f"{holder}\n".encode())
             return handle, made
         os.close(handle)  # the holder before has removed the file since it was opened
-    raise InvalidArgument(argument, str(folder), "others are using it all the time")
+    raise InvalidArgument(
+        argument,
+        str(folder),
+        f"could not be locked in {ATTEMPTS} attempts: other processes are using it",
+    )
 
 
 def _of(job: str) -> str:

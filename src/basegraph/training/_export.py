@@ -48,7 +48,7 @@ def export(
     """
     folder = RunFolder(Path(run), resume=True, argument="run")
     if not folder.checkpoint.is_file():
-        raise CheckpointError(f"{folder.checkpoint}: there is none yet")
+        raise CheckpointError(f"{folder.checkpoint}: no checkpoint yet")
     saved = load(folder.checkpoint, FACTS)
     config = RunConfig(**read_saved(folder.config))
     models_nd = _models(saved, config, algorithm)

@@ -198,7 +198,9 @@ def _first_tokens(prompt: str | None, tokenizer: Tokenizer) -> tuple[str, list[i
         given = tokenizer.encode(np.frombuffer(content, np.uint8), "the prompt").tokens.tolist()
         if given:
             return content.decode("utf-8", "replace"), given
-    raise InvalidArgument("prompt", prompt, "must not be empty: the first token follows one")
+    raise InvalidArgument(
+        "prompt", prompt, "must not be empty: the first generated token needs one before it"
+    )
 
 
 def _load(module: nn.Module, parameters: dict[str, Tensor]) -> None:

@@ -169,7 +169,7 @@ def _train(
     form = model_form(config, dataset) if module is None else FlatModel(module)
     room = fit(config, form, dataset, device, own.method)
     if room < len(configs):
-        raise NotEnoughMemory(f"{len(configs)} runs beside each other: {room} fit on {device}")
+        raise NotEnoughMemory(f"{len(configs)} runs side by side: only {room} fit on {device}")
     modules = [module or build_model(each, dataset) for each in configs]
     require_vocabulary(modules[0], dataset, config.model)
     model = FlatModel(modules[0])

@@ -64,15 +64,15 @@ class RunConfig:
     )
     clip: float = setting(
         0.0,
-        "The largest norm of a node's gradient: longer ones are scaled down to it; 0: none is.",
+        "Largest gradient norm per node; longer gradients are scaled down. 0 disables clipping.",
         number=FROM_ZERO,
         missing=0.0,
     )
-    local_steps: int = setting(1, "The nodes communicate every so many steps.", low=1)
+    local_steps: int = setting(1, "Steps from one communication to the next.", low=1)
     outer: str = setting(
         "none",
-        "Where they communicate, a step of this method on what the local steps have come to, such "
-        "as dsgdm:nesterov=true; none: the nodes mix their models.",
+        "Outer method, such as dsgdm:nesterov=true, applied at each communication to the change "
+        "made by the local steps (DiLoCo); none: the nodes mix their models.",
         missing="none",
     )
     outer_lr: float = setting(
@@ -97,18 +97,18 @@ class RunConfig:
     )
     split: str = setting(
         "dirichlet",
-        "Who holds what: dirichlet (by alpha), iid (all alike) or domains (each with one node).",
+        "How the data is split: dirichlet (by alpha), iid or domains (one domain per node).",
         one_of=SPLITS,
     )
     alpha: float = setting(
         0.1,
-        "Of the Dirichlet partition: the smaller, the more the nodes' data differ.",
+        "Concentration of the Dirichlet split: the smaller, the more the nodes' data differ.",
         stacks=True,
         number=("above 0", lambda v: v >= 1e-300),
     )
     split_order: str = setting(
         "shuffled",
-        "Which node holds which share of the data: shuffled (by the seed) or by-class (as it was).",
+        "Which node gets which share of the data: shuffled (by the seed) or by-class.",
         one_of=SPLIT_ORDERS,
         missing="by-class",
     )
@@ -117,17 +117,17 @@ class RunConfig:
     )
     augment: str = setting(
         "auto",
-        "crop, flip, erase joined by +, or none; auto: what the paper uses for the dataset.",
+        "crop, flip, erase joined by +, or none; auto: those of the paper for the dataset.",
     )
     normalize: str = setting(
         "dataset",
-        "Of images: dataset (by its mean and deviation), half ((x - 0.5) / 0.5) or none (0..1).",
+        "Of images: dataset (its mean and deviation), half ((x - 0.5) / 0.5) or none (0..1).",
         one_of=NORMALIZATIONS,
         missing="dataset",
     )
     padding: str = setting(
         "zero",
-        "Around a cropped image: zero (after normalization) or black (before it).",
+        "Padding of cropped images: zero (after normalization) or black (before it).",
         one_of=PADDINGS,
         missing="zero",
     )
@@ -135,15 +135,15 @@ class RunConfig:
         "mlp",
         "mlp, lenet, vgg11, resnet18 or gpt, with options such as vgg11:groups=8 or gpt:layers=4.",
     )
-    epochs: int = setting(60, "Passes over the data, each of whole steps; see epoch_steps.", low=1)
+    epochs: int = setting(60, "Passes over the data, in whole steps; see epoch_steps.", low=1)
     epoch_steps: int = setting(0, "Steps of an epoch; 0: a pass over the data.", low=0)
     batch: int = setting(32, "Samples per node and step.", low=1)
-    lr: float = setting(0.1, "Learning rate η at its highest.", stacks=True, number=ABOVE_ZERO)
+    lr: float = setting(0.1, "Peak learning rate η.", stacks=True, number=ABOVE_ZERO)
     schedule: str = setting(
         "cosine", "cosine (to lr_min) or constant.", one_of=("cosine", "constant")
     )
     lr_min: float = setting(
-        0.0, "Where the cosine ends; at most lr.", number=FROM_ZERO, missing=0.0
+        0.0, "Final learning rate of the cosine; at most lr.", number=FROM_ZERO, missing=0.0
     )
     cosine_epochs: int = setting(
         0,
@@ -163,40 +163,42 @@ class RunConfig:
         low=0,
     )
     warmup_start: float = setting(
-        0.0, "Where the warm-up begins; at most lr.", number=FROM_ZERO, missing=0.0
+        0.0, "Learning rate at the start of the warm-up; at most lr.", number=FROM_ZERO, missing=0.0
     )
     precision: str = setting(
         "tf32",
-        "Of products in the model: tf32 (float32 where there is no TF32), float32 or bf16.",
+        "Precision of matrix products: tf32 (float32 where there is no TF32), float32 or bf16.",
         one_of=("tf32", "float32", "bf16"),
     )
-    seed: int = setting(0, "Everything random is drawn from it.", stacks=True, low=0)
+    seed: int = setting(0, "Seed of all random draws.", stacks=True, low=0)
     evaluate_every: int = setting(
-        0, "Epochs between evaluations; 0: twenty times in all.", free=True, low=0
+        0, "Epochs between evaluations; 0: 20 evaluations per run.", free=True, low=0
     )
     evaluate_samples: int = setting(
         -1,
-        "Samples per set before the last evaluation; 0: all; -1: what costs no more than training.",
+        "Samples per set in evaluations before the last; 0: all; -1: as many as cost no more than "
+        "the training between them.",
         free=True,
         low=-1,
         missing=0,
     )
     evaluate_nodes: int = setting(
         -1,
-        "Nodes evaluated before the last evaluation; 0: all; -1: what costs no more than training.",
+        "Nodes in evaluations before the last; 0: all; -1: as many as cost no more than the "
+        "training between them.",
         free=True,
         low=-1,
         missing=0,
     )
     evaluate_last: int = setting(
-        0, "Samples per set of the last evaluation; 0: all.", free=True, low=0, missing=0
+        0, "Samples per set in the last evaluation; 0: all.", free=True, low=0, missing=0
     )
     checkpoint_every: int = setting(
         0, "Epochs between checkpoints; 0: at every evaluation.", free=True, low=0
     )
     checkpoint_last: bool = setting(
         True,
-        "Whether a run that has ended keeps a checkpoint, which is its largest file.",
+        "Whether a finished run keeps its checkpoint, which is its largest file.",
         free=True,
     )
     capture: bool = setting(
@@ -322,7 +324,7 @@ def _spread_algorithm(config: RunConfig) -> None:
         value = options.pop(option)
         given = getattr(config, option)
         if given != DEFAULTS[option] and str(given) != str(value):
-            raise InvalidArgument(option, given, f"algorithm={config.algorithm!r} differs")
+            raise InvalidArgument(option, given, f"conflicts with algorithm={config.algorithm!r}")
         object.__setattr__(config, option, value)
     algorithm(name, **options)  # the method's factory refuses the values that it does not take
     object.__setattr__(config, "algorithm", spec_of(name, dict(sorted(options.items()))))

@@ -40,14 +40,15 @@ FEW = 8
 """Numbers of nodes for which a topology must exist where nodes come and go, at least."""
 
 
+class NotLaunched(BasegraphError):
+    """A process was started by itself, not as one of several nodes."""
+
+
 def world_size() -> int:
     """How many processes torchrun has started; refused where it has not."""
     if "WORLD_SIZE" not in os.environ or "RANK" not in os.environ:
-        raise InvalidArgument(
-            "engine",
-            "distributed",
-            "start it with torchrun, for example torchrun --nproc-per-node 5 -m basegraph train, "
-            "or with basegraph launch --nodes 5 -m basegraph train",
+        raise NotLaunched(
+            "distributed training needs one process per node: RANK and WORLD_SIZE are not set"
         )
     return int(os.environ["WORLD_SIZE"])
 
@@ -75,6 +76,7 @@ def train_distributed(
         The rows of metrics.jsonl.
 
     Raises:
+        NotLaunched: If this process was started by itself, not as one of several nodes.
         PeerLost: If a node was lost; this one has saved its model.
 
     """
@@ -174,7 +176,9 @@ def _require_any_number(config: RunConfig, most: int) -> None:
             topology(config.topology, n)
         except InvalidArgument as error:
             raise InvalidArgument(
-                "topology", config.topology, f"nodes come and go, and it is not for any n: {error}"
+                "topology",
+                config.topology,
+                f"must exist for every number of nodes, since nodes join and leave: {error}",
             ) from None
 
 

@@ -211,7 +211,7 @@ class ElasticRun(Run):
                 raise CheckpointError(f"step={one['step']}: must be at most {most}")
             start, before = one.get("generation", 0), self.files.generation - 1
             if start < before:
-                return f"is of start {start}; the run is at start {before}"
+                return f"belongs to start {start} of the job; the run is at start {before}"
             behind = epochs_of(one) < reached
             return f"epoch {float(epochs_of(one)):.2f} is behind the checkpoint's" if behind else ""
 

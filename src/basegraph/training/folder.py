@@ -243,7 +243,7 @@ def belongs_to(path: Path, job: str) -> bool:
 
 
 def _number(line: str) -> object:
-    """What a line of restarts.jsonl is told from others by: its number and nodes, or all of it."""
+    """What identifies a line of restarts.jsonl: its number and nodes, or all of it."""
     try:
         change = parse_json(line)
     except ValueError:  # a last line that was cut off by a kill

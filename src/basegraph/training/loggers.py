@@ -70,4 +70,4 @@ class Loggers:
         except Exception as error:  # any of a network or a server: the run is worth more
             self._loggers.remove(logger)
             name = type(logger).__name__
-            warnings.warn(f"{name} is left out from now on: {error!r}", stacklevel=2)
+            warnings.warn(f"{name} failed and is disabled: {error!r}", stacklevel=2)

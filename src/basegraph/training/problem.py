@@ -320,7 +320,7 @@ def fingerprint(dataset: Dataset, model: FlatModel, own: Own) -> str:
     """Checksums of the training data with the model's form and a topology and loss of one's own,
     and of the test data.
 
-    It tells another run's checkpoint.
+    It identifies the run of a checkpoint.
     """
     checksum = dataset.train.checksum
     form = [(name, tuple(shape)) for name, shape in zip(model.names, model.shapes, strict=True)]

@@ -135,7 +135,9 @@ class Run:
         for name, value in self.config.computes().items():
             saved = facts["config"].get(name, MISSING.get(name))
             if saved != value:
-                raise InvalidArgument(name, value, f"the checkpoint's run has {short(saved)}")
+                raise InvalidArgument(
+                    name, value, f"differs from the run that is resumed, which has {short(saved)}"
+                )
         if not same_fingerprint(facts["fingerprint"], self.problem.fingerprint):
             raise InvalidArgument("out", str(self.folder.path), "was run on other data or models")
 
@@ -253,6 +255,8 @@ def begin_together(runs: Sequence[Run], dataset: Dataset) -> None:
     saved = [run.load() for run in runs]
     steps = {checkpoint.facts["step"] if checkpoint else 0 for checkpoint in saved}
     if len(steps) > 1:
-        raise InvalidArgument("step", sorted(steps), "runs side by side must be at the same step")
+        raise InvalidArgument(
+            "runs", sorted(steps), "must be at the same step to go on side by side"
+        )
     for run, checkpoint in zip(runs, saved, strict=True):
         run.begin(dataset, checkpoint)

@@ -17,7 +17,7 @@ def test_a_hung_node_wakes_up_and_then_all_are_killed(tmp_path):
         assert re.search(f"; saved node {rank} after [78] steps", said[f"1-{rank}"])
         assert re.search("begins at step [78] with ", said[f"2-{rank}"])
     job = tmp_path / "job"
-    assert f"; not saved: node 2 is of start 1; {job} is at start 2" in said["1-2"]
+    assert f"; not saved: node 2 belongs to start 1 of the job; {job} is at start 2" in said["1-2"]
     assert "from the average of 2 of 3 nodes" in said["2-0"]
     models = [load_file(job / f"node-{node}.safetensors")["x"][0].item() for node in (0, 1)]
     expected = f"begins at step 30 with {sum(models) / 2:g}"

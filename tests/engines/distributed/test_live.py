@@ -80,7 +80,7 @@ def test_the_lighthouse_dies_and_comes_back(tmp_path):
         job.kill_lighthouse()
         step = max(node.step for node in job.nodes)
         job.until(lambda: min(n.step for n in job.nodes) > step + 100, "steps without it")
-        assert all("nobody can join until it is back" in node.said() for node in job.nodes)
+        assert all("no node can join until it is back" in node.said() for node in job.nodes)
         assert all(len(node.seen("change")) == 1 for node in job.nodes)
         newcomer = None
         job.start_lighthouse()

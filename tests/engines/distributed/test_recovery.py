@@ -78,7 +78,7 @@ def test_a_file_that_is_not_finite_is_left_out_by_name(bad, tmp_path, caplog):
 def test_only_files_that_are_not_finite_are_refused(tmp_path):
     for node in range(2):
         saved(tmp_path, node, math.nan, 10)
-    with pytest.raises(bg.BasegraphError, match=r"node-0.* not finite; remove it to begin without"):
+    with pytest.raises(bg.BasegraphError, match=r"node-0.* not finite; delete it to start without"):
         job(tmp_path)
 
 
@@ -125,7 +125,9 @@ def test_files_serve_until_there_are_newer_ones(kind, tmp_path, caplog):
     x, optimizer = job(tmp_path, kind=kind)
     assert (x.tolist(), optimizer.gossip_step) == ([1.5] * 3, 1001)
     path = tmp_path / "node-1.safetensors"
-    assert f"left out: {path}: is of start 0; the others are of start 3" in caplog.messages
+    assert (
+        f"left out: {path}: belongs to start 0 of the job, the others to start 3" in caplog.messages
+    )
     assert names(tmp_path) == ["node-0.safetensors"]
 
 
@@ -235,7 +237,7 @@ def test_a_node_of_an_earlier_start_saves_nothing(tmp_path, caplog):
     _, optimizer = job(tmp_path)
     optimizer.step()
     assert "saved node 0 after 1 steps" in lose_a_neighbor(optimizer)
-    over = f"node 0 is of start 1; {tmp_path} is at start 2"
+    over = f"node 0 belongs to start 1 of the job; {tmp_path} is at start 2"
     assert lose_a_neighbor(hung).endswith(f"; not saved: {over}")
     hung.step()
     assert f"no checkpoint after 1 steps: {over}" in caplog.text
@@ -248,7 +250,9 @@ def test_a_stale_file_is_left_out_by_name(tmp_path, caplog):
     x, optimizer = job(tmp_path)
     assert x.tolist() == [90.0] * 3
     path = tmp_path / "node-2.safetensors"
-    assert f"left out: {path}: is of start 3; the others are of start 4" in caplog.messages
+    assert (
+        f"left out: {path}: belongs to start 3 of the job, the others to start 4" in caplog.messages
+    )
     assert "from the average of 2 of 3 nodes" in caplog.text
     assert json.loads((tmp_path / "generation.json").read_text()) == {"generation": 5}
     assert "saved" in lose_a_neighbor(optimizer)

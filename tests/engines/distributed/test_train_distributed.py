@@ -172,7 +172,8 @@ def test_without_torchrun(tmp_path):
     done = run_here("train", "--engine", "distributed", "--out", tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith(
-        "basegraph: error: --engine='distributed': start it with torchrun"
+        "basegraph: error: --engine='distributed': needs a process per node: "
+        "torchrun --nproc-per-node N -m basegraph train --engine distributed --out "
     )
 
 

@@ -155,7 +155,7 @@ class Launcher:
         over = self._stopped_by or any(other.code == 0 for other in self._slots)
         alone = code > 0 and not self._others_run(slot)
         if code and self._replace and not quick and not over and not alone:
-            self._say(f"{name} {how}: it is replaced")
+            self._say(f"{name} {how}: starting a replacement")
             slot.process, slot.started = self._start(slot.number, environment), time.monotonic()
             slot.ended = None
             return

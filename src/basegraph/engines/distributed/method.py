@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.algorithms.method import Method, at_x
 from basegraph.engines.distributed.blocks import Block
 from basegraph.engines.distributed.memory import copy_of
@@ -19,14 +20,11 @@ from basegraph.engines.distributed.split_step import SplitStep
 from basegraph.engines.vectors import by_name
 from basegraph.errors import InvalidArgument
 
-EITHER_ORDER = ("dsgd", "dsgdm", "adamw")
-"""Methods whose step is x ← mix(x - ηd), so that mix(x) - ηd makes sense too."""
-
 
 def require_order(method: Method, options: NodeOptions) -> None:
     """Refuse an order of step and exchange that a method does not have."""
-    if options.overlapped and (method.name not in EITHER_ORDER or method.messages > 1):
-        *others, last = EITHER_ORDER
+    if options.overlapped and not method.either_order:
+        *others, last = (name for name in ALGORITHMS if ALGORITHMS[name]().either_order)
         asked = method.spec or method.name
         raise InvalidArgument(
             "order", options.order, f"is for {', '.join(others)} and {last}, not {asked}"

@@ -225,7 +225,7 @@ class Node:
 
     def save_and_leave(self, step: int) -> None:
         """Save, and report to the user and to the others why this node ends."""
-        reason = self.stop.reason or "nobody"
+        reason = self.stop.reason or "an unknown signal"
         saved = "" if self._files is None else f"; {self._files.rescue(self.x_d, step)}"
         self.membership.progress.stops(reason)
         LOG.warning("node %d: stopped by %s%s", self.membership.node, reason, saved)

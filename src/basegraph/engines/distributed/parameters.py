@@ -179,7 +179,9 @@ def one_kind(parameters: list[Tensor]) -> None:
     ((device, dtype),) = kinds
     if device.type == "meta" or not (dtype.is_floating_point or dtype.is_complex):
         raise InvalidArgument(
-            "params", f"{dtype} on {device}", "must be numbers with fractions, in memory"
+            "params",
+            f"{dtype} on {device}",
+            "must be floating-point or complex tensors, and not on the meta device",
         )
 
 

@@ -51,7 +51,7 @@ class ShardedParameters:
             raise InvalidArgument(
                 "params",
                 f"{len(sharded)} DTensors and {len(parameters) - len(sharded)} plain tensors",
-                "must all be DTensors, or none: call fully_shard on the whole model, too",
+                "mix DTensors and plain tensors: call fully_shard on the whole model, too",
             )
         one_kind(self.shards)
         self._meshes = list(dict.fromkeys(p.device_mesh for p in sharded))

@@ -74,7 +74,7 @@ class Straggler:
             self._named.add(slow)
             LOG.warning(
                 "node %d: %.0f %% of the time of the last %d exchanges was spent waiting, and node "
-                "%d hardly waits itself: it is what the others wait for",
+                "%d hardly waits: it is the one that the others wait for",
                 *(self._node, 100 * waited / elapsed, self._count, slow),
             )
         self._begin()

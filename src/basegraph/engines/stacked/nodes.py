@@ -44,7 +44,7 @@ class StackedNodes:
         first = problems[0]
         if any(problem.shared() != first.shared() for problem in problems):
             raise InvalidArgument(
-                "problems", len(problems), "must be alike but for seed, lr, alpha and topology"
+                "problems", len(problems), "may differ only in seed, lr, alpha and topology"
             )
         self.problems = list(problems)
         self.config = first.config

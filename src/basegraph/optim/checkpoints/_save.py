@@ -207,5 +207,5 @@ def _path_when_done(writing: Future[Any], path: Path) -> Future[Path]:
 def _not_saved(path: Path, error: BaseException) -> NotSaved:
     why = reason(error)
     if not dist.is_initialized():
-        why = "the process group was destroyed before; call result() of what was returned first"
+        why = "the process group was destroyed before; call result() on the future first"
     return NotSaved(f"{path}: not saved: {why}")

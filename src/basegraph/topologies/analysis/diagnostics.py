@@ -31,10 +31,10 @@ AFFORDABLE = 1e9
 
 MEANINGS = {
     "D(ρ)": "training disagreement: how far apart momentum SGD (0.9) of step size ρ keeps nodes "
-    "that pull towards different optima; 0 if they stay one, about 1 if they never talk",
+    "that pull towards different optima; 0 if they stay identical, about 1 if they never exchange",
     "noise": "noise disagreement: how far apart nodes stay when each adds noise of variance one "
     "before every round",
-    "pair weight": "the share that a node takes over from one it hears; above 1/2 parameters "
+    "pair weight": "the weight that a node gives to a neighbor's value; above 1/2 parameters "
     "travel while momentum stays",
 }
 NO_STEADY_STATE = "infinite (no steady state)"

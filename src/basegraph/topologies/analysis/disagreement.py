@@ -25,7 +25,7 @@ DOUBLINGS = 60
 
 
 USE = "disagreement is defined for n × n mixing matrices, as those of short; ask consensus_error"
-"""What two-state sequences are told."""
+"""The error message for two-state sequences."""
 
 
 class PairWeights(NamedTuple):

@@ -40,7 +40,7 @@ class FixedMembership:
     ) -> None:
         self.node = dist.get_rank(group)
         if self.node < 0:
-            raise InvalidArgument("group", group, "does not have this process among its ranks")
+            raise InvalidArgument("group", group, "does not contain this process")
         self.n = dist.get_world_size(group)
         self.timeout = timeout
         self.device = device
@@ -110,7 +110,7 @@ def join_nodes(group: Any, timeout: float) -> FixedMembership:
         raise BasegraphError("this torch has no torch.distributed")
     if not dist.is_initialized():
         if group is not None:
-            raise InvalidArgument("group", group, "there is no process group")
+            raise InvalidArgument("group", group, "torch.distributed is not initialized")
         if "WORLD_SIZE" in os.environ:
             join(timeout=timeout)
         else:

@@ -55,7 +55,7 @@ def join(backend: str | None = None, timeout: float = TIMEOUT) -> None:
         arrived = notes.add("arrived", 1)
         while arrived < size:
             if time.monotonic() > end:
-                raise TimeoutError(f"{arrived} of {size} nodes have come")
+                raise TimeoutError(f"{arrived} of {size} nodes have joined")
             time.sleep(0.02)
             arrived = notes.add("arrived", 0)
 
@@ -102,7 +102,7 @@ def _stores(node: int, size: int, timeout: float) -> tuple[Any, Any]:
         end = time.monotonic() + timeout
         while not makes and not listens(host, port):
             if time.monotonic() > end:
-                raise TimeoutError("nobody listens there")
+                raise TimeoutError("connection refused")
             time.sleep(0.05)
         return store(makes), store(False)
 

@@ -173,7 +173,7 @@ class LiveMembership:
             try:
                 quorum = self._ask(step, seconds, end - time.monotonic(), interrupted)
             except TimeoutError:
-                raise self._lost("a node that is alive did not come to the meeting") from None
+                raise self._lost("a live node did not join the quorum") from None
             except LighthouseGone as error:
                 if not self._broken:
                     self._registration.freeze(error, self.n)

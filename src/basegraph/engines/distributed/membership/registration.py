@@ -95,7 +95,7 @@ class Registration:
         """Report once that the n nodes stay as they are until the lighthouse is back."""
         if not self.frozen:
             LOG.warning(
-                "%s: %s: the %d nodes go on, and nobody can join until it is back",
+                "%s: %s: the %d nodes continue, but no node can join until it is back",
                 *(self.name, error, n),
             )
         self.frozen = True

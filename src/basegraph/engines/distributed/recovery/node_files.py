@@ -122,7 +122,8 @@ class NodeFiles:
         now = generation.last(self.folder)
         if now > self.generation:
             raise NotSaved(
-                f"node {self.node} is of start {self.generation}; {self.folder} is at start {now}"
+                f"node {self.node} belongs to start {self.generation} of the job; "
+                f"{self.folder} is at start {now}"
             )
         facts = {"n": self.n, "step": step, "generation": self.generation}
         return save(

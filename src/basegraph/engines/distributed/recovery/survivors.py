@@ -116,7 +116,7 @@ def restart(
             broken.append(f"node {file.rank}: {reason}" if file.rank else reason)
             del files[file.key]
     if broken and not chosen:
-        raise Refused(f"{broken[0]}; remove it to begin without it")
+        raise Refused(f"{broken[0]}; delete it to start without it")
     if membership.node == 0:
         others = [file for file in files.values() if file not in chosen]
         for line in [
@@ -201,7 +201,7 @@ def _outdated(file: _File, chosen: list[_File]) -> str:
     """Why a file is left out for these."""
     generation, step, _, _ = file.key
     if generation != chosen[0].key[0]:
-        return f"is of start {generation}; the others are of start {chosen[0].key[0]}"
+        return f"belongs to start {generation} of the job, the others to start {chosen[0].key[0]}"
     others = max(other.facts["step"] for other in chosen)
     return f"is of step {step}; the others are of step {others}"
 
