@@ -55,6 +55,12 @@ def test_claims_are_judged_by_differences_within_seeds():
     assert set(verdicts("nodes", one).values()) == {"open"}
 
 
+def test_claims_are_about_the_methods_that_the_paper_has():
+    panels = [(0.1, 25, method) for method in FIGURES["methods"].methods]
+    judged_methods = {row["method"] for row in judged("methods", panels, {}, {})}
+    assert judged_methods == {m for _, _, m in panels} - {"gradient-tracking"}
+
+
 def test_many_pairs_refute_less_easily_than_one():
     """A difference that refutes by itself may be the one in twenty that is chance."""
     seeds = [0.5, 0.6, 0.7]

@@ -255,7 +255,7 @@ def test_a_model_must_have_the_parameters():
 
 def test_a_group_needs_processes():
     dist.destroy_process_group()
-    with pytest.raises(bg.InvalidArgument, match="torch.distributed is not initialized"):
+    with pytest.raises(bg.InvalidArgument, match=r"torch\.distributed is not initialized"):
         bg.DecentralizedOptimizer(model().parameters(), lr=0.1, group="mine")
     with pytest.warns(UserWarning, match="torchrun --nproc-per-node 4"):
         bg.Gossip(torch.optim.SGD(model().parameters(), lr=0.1), "ring")

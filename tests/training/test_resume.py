@@ -212,7 +212,9 @@ def test_another_setting_is_named_before_what_follows_from_it(tmp_path):
     text = {**SHORT, "dataset": "text", "model": "gpt-tiny:layers=1,width=8,context=32"}
     train(RunConfig(**text), tmp_path / "run")
     other = "gpt-tiny:layers=1,width=16,context=32"
-    with pytest.raises(bg.InvalidArgument, match=r"^model='gpt-tiny:layers=1,width=16.*differs from the run"):
+    with pytest.raises(
+        bg.InvalidArgument, match=r"^model='gpt-tiny:layers=1,width=16.*differs from the run"
+    ):
         train(RunConfig(**{**text, "model": other}), tmp_path / "run", resume=True)
 
 

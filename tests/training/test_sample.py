@@ -192,7 +192,9 @@ def test_the_default_prompt_has_tokens(tmp_path):
     assert bg.sample(tmp_path / "run", tokens=3).prompt == "The"
     done = run_here("sample", tmp_path / "run", "--prompt", "\n")
     assert done.returncode == 2
-    assert done.stderr.endswith("must not be empty: the first generated token needs one before it\n")
+    assert done.stderr.endswith(
+        "must not be empty: the first generated token needs one before it\n"
+    )
     (tmp_path / "words.json").write_text((tmp_path / "words.json").read_text() + "\n")
     with pytest.raises(bg.InvalidArgument, match=r"was trained with another .*words\.json"):
         bg.sample(tmp_path / "run", tokens=3)

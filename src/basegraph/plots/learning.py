@@ -235,12 +235,13 @@ def _draw(
         for key in (across[0], up[0])
     )
     x, y = (x / across[1]).mean(axis=0), y * up[1]
-    mean, spread = y.mean(axis=0), y.std(axis=0)
+    mean = y.mean(axis=0)
     axis.plot(
         x, mean, color=look.color, linestyle=look.linestyle, label=name,
         marker=marker or ("o" if length == 1 else None), markersize=4,
     )  # fmt: skip
     if len(curve.runs) > 1:
+        spread = y.std(axis=0, ddof=1)
         axis.fill_between(
             x, mean - spread, mean + spread, color=look.color, alpha=0.13, linewidth=0
         )
