@@ -2,8 +2,8 @@
 
     python scripts/draw_results.py
 
-The runs of mnist are summed up in curves.csv, those of vgg11 are there as a whole. Of the pairs
-only the ends are kept, so that their curves cannot be drawn again.
+Of mnist and of the earlier training figures curves.csv was kept, of vgg11 the runs themselves. Of
+the pairs only the ends were kept, so that their curves cannot be drawn again.
 """
 
 from __future__ import annotations
@@ -13,9 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.cli.compare import find_runs
-from basegraph.plots.learning import draw_learning
+from basegraph.experiments.learning import ALL_REDUCE, FIGURES
+from basegraph.experiments.learning_report import panels_of, picture
+from basegraph.plots.learning import draw_learning, title_of
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
+EARLIER = ("nodes", "equistatic", "sixteen", "methods")
+"""Training figures of which curves.csv was kept, and the runs were not."""
+LENET = {"dataset": "images:cifar10-jpeg", "model": "lenet:order=published"}
 MNIST = {"algorithm": "dsgdm", "nodes": 25, "dataset": "mnist", "model": "lenet"}
 
 
@@ -42,11 +47,36 @@ def vgg11() -> list[dict[str, Any]]:
     return [{**run, "config": {**run["config"], "dataset": "CIFAR-10"}} for run in runs]
 
 
+def draw_earlier(figure: str) -> None:
+    """Every panel of a training figure."""
+    folder = RESULTS / "learning" / figure
+    with (folder / "curves.csv").open(newline="", encoding="utf-8") as file:
+        evaluations = list(csv.DictReader(file))
+    for alpha, n, method in panels_of(FIGURES[figure]):
+        runs: dict[tuple[str, str], dict[str, Any]] = {}
+        for row in evaluations:
+            if (float(row["α"]), int(row["n"])) != (alpha, n):
+                continue
+            if row["method"] != method and row["topology"] != ALL_REDUCE:
+                continue
+            config = {"topology": row["topology"], "algorithm": f"η = {float(row['lr']):g}"}
+            run = runs.setdefault((row["topology"], row["seed"]), {"config": config, "rows": []})
+            columns = ("epoch", "test_accuracy", "test_accuracy_averaged", "bytes_per_node")
+            run["rows"].append({name: float(row[name]) for name in columns})
+        title = f"{title_of([{**LENET, 'nodes': n, 'alpha': alpha}])}, {method}"
+        for averaged in (False, True) if any(t != ALL_REDUCE for t, _ in runs) else ():
+            path = folder / picture((alpha, n, method), averaged)
+            models = ("averaged" if averaged else "nodes",)
+            draw_learning(list(runs.values()), [path], models=models, title=title)
+
+
 def main() -> None:
     """Draw what can be drawn."""
     for alpha in (0.1, 10.0):
         draw_learning(mnist(alpha), [RESULTS / "mnist" / f"curves-{alpha:g}.png"])
     draw_learning(vgg11(), [RESULTS / "vgg11" / "curves.png"], models=("nodes", "averaged"))
+    for figure in EARLIER:
+        draw_earlier(figure)
 
 
 if __name__ == "__main__":
