@@ -33,10 +33,14 @@ def pair(width: int = 4, kind: str = "adamw"):
     return net, bg.DecentralizedOptimizer(net.parameters(), kind, lr=0.1)
 
 
+def width_of(net) -> int:
+    return next(net.parameters()).shape[1]
+
+
 def step(net, optimizer):
     def closure():
         optimizer.zero_grad()
-        loss = net(torch.ones(1, net.in_features)).square().sum()
+        loss = net(torch.ones(1, width_of(net))).square().sum()
         loss.backward()
         return loss
 
@@ -118,6 +122,31 @@ def test_what_is_no_optimizer_or_not_its_own_model_is_refused(tmp_path):
     file.touch()
     with pytest.raises(bg.BasegraphError, match=r"folder='.*': cannot be made"):
         bg.save_checkpoint(file, net, optimizer)
+
+
+@pytest.mark.parametrize("kind", ["dsgdm", "outer", "adamw"])
+def test_a_frozen_parameter_does_not_keep_a_checkpoint_from_being_loaded(kind, tmp_path):
+    """torch leaves it out of the state."""
+
+    def frozen():
+        net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 1))
+        net[0].requires_grad_(False)
+        if kind == "dsgdm":
+            return net, bg.DecentralizedOptimizer(net.parameters(), lr=0.1)
+        outer = "dsgdm:momentum=0.5" if kind == "outer" else None
+        return net, bg.Gossip(torch.optim.AdamW(net.parameters(), lr=0.1), outer=outer)
+
+    net, optimizer = frozen()
+    for _ in range(2):
+        step(net, optimizer)
+    bg.save_checkpoint(tmp_path, net, optimizer)
+    again, resumed = frozen()
+    bg.load_checkpoint(tmp_path, again, resumed)
+    assert resumed.gossip_step == 2
+    step(net, optimizer)
+    step(again, resumed)
+    for p, q in zip(net.parameters(), again.parameters(), strict=True):
+        assert torch.equal(p, q)
 
 
 def test_another_model_or_optimizer_is_refused(tmp_path):

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import nn
 
 import basegraph as bg
+from basegraph.engines.distributed.buffers import names_of
 from basegraph.engines.distributed.membership.fixed import FixedMembership
 from basegraph.engines.distributed.mixer import DistributedMixer
 from basegraph.engines.distributed.neighbors import Schedule
@@ -343,6 +344,38 @@ def test_the_warning_of_a_single_node_names_the_scripts_line():
         dist.destroy_process_group()
     with pytest.warns(UserWarning, match="single node"):
         bg.DecentralizedOptimizer([p], lr=0.1)  # whose group the fixture ends
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_models_that_go_to_other_processes_are_trained_on(kind):
+    """`share_memory()`, as queues of torch.multiprocessing do, moves the memory of parameters."""
+    net, plain = model().double(), model().double()
+    optimizer = list(both(net))[kind]
+    net.share_memory()
+    train(net, optimizer)
+    train(plain, torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9))
+    require_same(net, plain)
+
+
+def test_parameters_in_one_memory_are_refused():
+    net = model()
+    net[2].weight.data = net[0].bias.data.view(1, 8)
+    for optimizers in (0, 1):
+        with pytest.raises(bg.InvalidArgument, match=r"^params=\[1, 2\]: these parameters share"):
+            list(both(net))[optimizers]
+
+
+def test_names_are_those_in_the_smallest_module_with_all_parameters():
+    net = model()
+    around = nn.ModuleDict({"inner": net, "other": nn.Linear(1, 1)})
+    some = [net[2].weight, net[0].weight]
+    assert names_of(some) == ["2.weight", "0.weight"]
+    assert names_of([*some, around["other"].bias]) == [
+        "inner.2.weight",
+        "inner.0.weight",
+        "other.bias",
+    ]
+    assert names_of([*some, nn.Parameter(torch.zeros(1))]) is None
 
 
 def test_a_group_that_was_destroyed_is_named():

@@ -256,9 +256,15 @@ def test_the_page_is_one_small_file(tmp_path):
         (["--out", "page.html", "-n", "301"], "--nodes=301: the page shows at most 300 nodes"),
         (["--out", "page.html", "--topology", "rimg"], "did you mean 'ring'"),
         (["--out", "page.html", "--topology", "base:k=0"], "k=0: must be an integer ≥ 1"),
-        (["--out", "page.html", "--topology", "base:redundant=false"], "cannot show the option redundant"),
+        (
+            ["--out", "page.html", "--topology", "base:redundant=false"],
+            "cannot show the option redundant",
+        ),
         (["--out", "page.html", "--topology", "steady:home=true"], "cannot show the option home"),
-        (["--out", "page.html", "--topology", "one-peer-d-equidyn:eta=1/3"], "cannot show the option eta"),
+        (
+            ["--out", "page.html", "--topology", "one-peer-d-equidyn:eta=1/3"],
+            "cannot show the option eta",
+        ),
         ([], "--out"),
     ],
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 import torch.distributed as dist
 from torch import nn
 
 import basegraph as bg
 from basegraph.engines.distributed.stamp import OutOfStep
-from scripts.habits_script import apart, everything, model, of_all, train
+from scripts.habits_script import apart, everything, model, of_all, optimizers, train
 from support.launch import run_checks
 
 
@@ -112,6 +114,57 @@ def two_optimizers_are_told_apart() -> None:
     assert torch.equal(second, torch.full((3,), 100.0))
 
 
+def all_reduces_are_told_apart() -> None:
+    """A backend adds up whatever comes at the same time."""
+    calls = {
+        "averages": ("consensus", "averaged"),
+        "steps": ("step", "consensus"),
+        "optimizers": ("consensus", "consensus"),
+    }
+    for name, (mine, theirs) in calls.items():
+        group = dist.new_group([0, 1])
+        pair = [nn.Parameter(torch.full((size,), 3.0)) for size in (4, 5)]
+        a, b = (
+            bg.DecentralizedOptimizer([p], "allreduce-sgd", lr=0.1, group=group, timeout=30)
+            for p in pair
+        )
+        pair[0].grad, pair[1].grad = torch.zeros(4), torch.zeros(5)
+        first = dist.get_rank() == 0
+        optimizer = b if name == "optimizers" and first else a
+        try:
+            if (mine if first else theirs) == "step":
+                optimizer.step()
+            elif (mine if first else theirs) == "consensus":
+                optimizer.consensus(how="all-reduce")
+            else:
+                with optimizer.averaged(how="all-reduce"):
+                    pass
+        except OutOfStep as error:
+            assert f"node {dist.get_rank()} is in" in str(error), error
+        else:
+            raise AssertionError(f"taken for each other: {name}")
+        assert all(torch.equal(p, torch.full_like(p, 3.0)) for p in pair)
+
+
+def a_model_that_was_loaded_on_one_node_alone_is_sent_to_all() -> None:
+    """As with DDP, whose constructor does that; the optimizer's state is loaded everywhere."""
+    for kind in (0, 1):
+        net = model(seed=dist.get_rank(), norm=False)
+        optimizer = list(optimizers(net))[kind]
+        train(net, optimizer, 3)
+        kept, trained = [None], everything(net)
+        if dist.get_rank() == 0:
+            kept = [copy.deepcopy((net.state_dict(), optimizer.state_dict()))]
+        dist.broadcast_object_list(kept)
+        dist.broadcast(trained, 0)
+        again = model(seed=7 + dist.get_rank(), norm=False)
+        if dist.get_rank() == 0:
+            again.load_state_dict(kept[0][0])
+        resumed = list(optimizers(again))[kind]
+        resumed.load_state_dict(kept[0][1])
+        assert torch.equal(everything(again), trained)
+
+
 def consensus_is_exact_whatever_the_wire() -> None:
     p = nn.Parameter(torch.zeros(4))
     optimizer = bg.DecentralizedOptimizer([p], lr=0.1, wire=torch.bfloat16)
@@ -194,7 +247,9 @@ def main() -> None:
         an_evaluation_before_resuming_loses_nothing,
         joining_ends,
         the_state_is_shown_as_it_is,
+        a_model_that_was_loaded_on_one_node_alone_is_sent_to_all,
         two_optimizers_are_told_apart,
+        all_reduces_are_told_apart,
     )
 
 

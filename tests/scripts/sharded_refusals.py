@@ -40,7 +40,7 @@ def bad_arguments() -> None:
         refused("has 2 dimensions: .* names of dim", kind, net, mesh=nameless)
         refused("mesh='node': must be a .*DeviceMesh", kind, net, mesh="node")
         group = mesh.get_group("node")
-        refused("is instead of group=", kind, net, mesh=mesh["node"], group=group)
+        refused("cannot be combined with group=", kind, net, mesh=mesh["node"], group=group)
         refused(
             'mesh=.*is for membership="fixed"',
             kind,

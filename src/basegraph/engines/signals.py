@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import current_process
 from types import FrameType
 from typing import Any
 
@@ -23,7 +24,11 @@ ECHO = 1.0
 
 
 class SignalLog:
-    """A signal handler that logs signals; in forked processes they take effect as usual."""
+    """A signal handler that logs signals.
+
+    In forked processes they take effect as usual, except that Ctrl-C does not end the workers of a
+    DataLoader: they are needed for the step under way, and end with this process.
+    """
 
     def __init__(self) -> None:
         self.received: list[int] = []
@@ -48,17 +53,33 @@ class SignalLog:
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Log a signal; the third and later ones take effect, unless they follow at once."""
+        if os.getpid() != self._process and number == signal.SIGINT and current_process().daemon:
+            return
         now = time.monotonic()
         self.first_at = now if self.first_at is None else self.first_at
         self.received.append(number)
         if os.getpid() != self._process or (len(self.received) > 2 and now - self.first_at > ECHO):
             signal.signal(number, self._previous[number])
             signal.raise_signal(number)
+        elif len(self.received) == 1:
+            _let_workers_end()
 
     def uninstall(self) -> None:
         """Install the handlers that were there before."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+
+def _let_workers_end() -> None:
+    """Have torch's handler no longer raise an error when a worker of a DataLoader ends.
+
+    The signal that asks this process to stop ends its workers, too. The error would come in the
+    middle of the step under way; the loader itself notices at its next batch.
+    """
+    number = getattr(signal, "SIGCHLD", None)
+    handler = None if number is None else signal.getsignal(number)
+    if number and str(getattr(handler, "__module__", "")).startswith("torch.utils.data."):
+        signal.signal(number, lambda number, frame: None)
 
 
 @contextmanager

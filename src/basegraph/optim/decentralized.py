@@ -21,6 +21,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.membership import membership_for
+from basegraph.optim.model_bits import with_bits, without_bits
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
     parameters_of,
@@ -171,7 +172,7 @@ class DecentralizedOptimizer(NodeOptimizer):
             "options": [self._family.options(group) for group in self.param_groups],
         }
         live = isinstance(nodes, LiveMembership)
-        self._set_step(self._node.start_by_itself() if live else self._node.start(settings))
+        self._begin_at(self._node.start_by_itself() if live else self._node.start(settings))
         self._steps = NodeMethod(self.method, self._node, self.gossip_step)
         self._views = StateViews(self._node.flat)
         self._show_state()
@@ -315,20 +316,21 @@ class DecentralizedOptimizer(NodeOptimizer):
         if self._own is not None:
             vectors = self._steps.own_vectors_from_here(self.gossip_step)
             state["state"] = dict(enumerate(self._views.by_parameter(vectors)))
-        return state
+        return with_bits(state, self._node)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
 
-        The model may be loaded before or after this call. A model that this node had when the
-        optimizer was built replaces the one that was broadcast. A damping of "auto" is that of the
-        topology there is now.
+        The model may be loaded before or after this call. If this node had the state's model when
+        the optimizer was built, that replaces the one that was broadcast. A damping of "auto" is
+        that of the topology there is now.
 
         Raises:
             InvalidArgument: The state is of another method or optimizer.
             Unstable: The method is unstable on this topology with the options of the state.
 
         """
+        state_dict, bits = without_bits(state_dict)
         self._require_usable(state_dict)
         self._node.exchanges.reset()
         super().load_state_dict(state_dict)
@@ -337,7 +339,7 @@ class DecentralizedOptimizer(NodeOptimizer):
                 group.setdefault(name, value)
             group.update(self._stable.of(self.topology))
         if self.gossip_step > 0:
-            self._node.keep_loaded_model()
+            self._node.keep_loaded_model(bits)
         self._views.load(self._steps.own_vectors(), self.state)
         self._show_state()
 

@@ -22,6 +22,7 @@ from basegraph.engines.distributed.turnover import MembershipChange
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.membership import membership_for
+from basegraph.optim.model_bits import with_bits, without_bits
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
     parameters_of,
@@ -144,7 +145,7 @@ class Gossip(NodeOptimizer):
             "param_names": [group.get("param_names") for group in optimizer.param_groups],
         }
         live = isinstance(nodes, LiveMembership)
-        self._set_step(self._node.start_by_itself() if live else self._node.start(settings))
+        self._begin_at(self._node.start_by_itself() if live else self._node.start(settings))
         self._meet(nodes, settings)
         self._listen_for_signals()
 
@@ -317,6 +318,7 @@ class Gossip(NodeOptimizer):
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
         packed = self._wrapped.pack(None if self._own is None else self.gossip_step)
+        packed = with_bits(packed, self._node)
         for after in self._optimizer_state_dict_post_hooks.values():
             packed = after(self, packed) or packed
         return packed
@@ -324,8 +326,8 @@ class Gossip(NodeOptimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
 
-        The model may be loaded before or after this call. A model that this node had when the
-        optimizer was built replaces the one that was broadcast.
+        The model may be loaded before or after this call. If this node had the state's model when
+        the optimizer was built, that replaces the one that was broadcast.
 
         Raises:
             InvalidArgument: It is not a state of `Gossip`.
@@ -334,9 +336,10 @@ class Gossip(NodeOptimizer):
         state_dict = {**state_dict}
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
+        state_dict, bits = without_bits(state_dict)
         self._node.exchanges.reset()
         self._set_step(self._wrapped.load(state_dict))
         if self.gossip_step > 0:
-            self._node.keep_loaded_model()
+            self._node.keep_loaded_model(bits)
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)

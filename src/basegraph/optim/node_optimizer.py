@@ -133,6 +133,12 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
     def _set_step(self, step: int) -> None:
         raise NotImplementedError
 
+    def _begin_at(self, step: int) -> None:
+        """Begin after so many steps, as schedulers that are built with `last_epoch` need it."""
+        self._set_step(step)
+        for group in self.param_groups if step else ():
+            group.setdefault("initial_lr", group["lr"])
+
     def _meet(self, membership: Membership, settings: Mapping[str, object]) -> None:
         """Meet the other nodes for the first time, where they come and go."""
         self._retries = Retries(self, self._node, self._set_step)
@@ -200,14 +206,24 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     def _listen_for_signals(self) -> None:
         """Save before a signal ends the process, from now on; needs a folder to save in."""
-        if self._node.checkpoint is not None:
-            self._node.stop.listen(self, self._node.membership)
+        node = self._node
+        if node.checkpoint is not None:
+            node.stop.listen(self, node.membership, node.checkpoint)
 
     def stop_here(self) -> None:
         """Save the last completed step, for a process that is about to end."""
+        self._show_own_model()
+        self._node.save_and_leave(self.gossip_step)
+
+    def rescue_here(self) -> str:
+        """Save the last completed step, because another optimizer of this process lost a node."""
+        self._show_own_model()
+        return self._node.rescue(self.gossip_step).removeprefix("; ")
+
+    def _show_own_model(self) -> None:
+        """Show this node's model again, inside of `averaged()`."""
         if self._own is not None:
             self._node.x_d.copy_(self._own)
-        self._node.save_and_leave(self.gossip_step)
 
     def join(self) -> Join:
         """Train on different numbers of batches: `with optimizer.join(): for batch in data: ...`.

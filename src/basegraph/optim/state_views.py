@@ -48,7 +48,11 @@ class StateViews:
     def load(
         self, vectors: Mapping[str, Tensor], state: Mapping[Tensor, Mapping[str, Tensor]]
     ) -> None:
-        """Copy what an optimizer's state holds by parameter into these vectors."""
+        """Copy what an optimizer's state holds by parameter into these vectors.
+
+        Checkpoints of torch leave out frozen parameters: what belongs to them stays as it is.
+        """
         for name, vector in vectors.items():
             for p, part in zip(self._flat.parameters, self._parts(vector), strict=True):
-                part.copy_(local(state[p][name]).reshape(-1))
+                if p.requires_grad or name in state.get(p, {}):
+                    part.copy_(local(state[p][name]).reshape(-1))

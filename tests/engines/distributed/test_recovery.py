@@ -60,6 +60,38 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(node_files.PATTERN))
 
 
+def test_a_folder_stays_where_it_was_if_the_script_goes_elsewhere(tmp_path, monkeypatch):
+    """As hydra has scripts do."""
+    monkeypatch.chdir(tmp_path)
+    _, optimizer = job(Path("job"))
+    optimizer.step()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert f"saved node 0 after 1 steps in {tmp_path / 'job'}" in lose_a_neighbor(optimizer)
+
+
+def test_a_schedule_can_go_on_after_a_restart(tmp_path):
+    for kind in ("decentralized", "gossip"):
+        saved(tmp_path / kind, 0, 1.0, 10)
+        _, optimizer = job(tmp_path / kind, kind=kind)
+        assert optimizer.gossip_step == 10
+        rates = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: 1 / step, last_epoch=optimizer.gossip_step - 1
+        )
+        assert rates.get_last_lr() == [0.5 / 10]
+
+
+def test_the_other_optimizer_of_the_process_is_saved_too(tmp_path):
+    _, first = job(tmp_path / "first")
+    _, second = job(tmp_path / "second")
+    first.step()
+    first.step()
+    second.step()
+    said = lose_a_neighbor(second)
+    assert f"saved node 0 after 1 steps in {tmp_path / 'second'}" in said
+    assert f"saved node 0 after 2 steps in {tmp_path / 'first'}" in said
+
+
 # -- not finite -----------------------------------------------------------------------------------
 
 

@@ -75,6 +75,30 @@ def test_all_nodes_of_a_script_save(number, forks, tmp_path):
     assert "KeyboardInterrupt" not in text
 
 
+def below(process: int) -> list[int]:
+    """All processes that this one has started, and those that they have."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [p for child in map(int, children) for p in (child, *below(child))]
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_all_optimizers_save_although_workers_of_their_data_end(number, tmp_path):
+    """A scheduler signals these as well, and torch raises an error where they were waited for."""
+    run = command(2, "loader_script.py", tmp_path)
+    with Job(tmp_path / "log", run, forks=False) as job:
+        job.wait_for(r"(going \d(.|\n)*){2}")
+        workers = [job.worker(rank) for rank in range(2)]
+        processes = [job.process.pid, *below(job.process.pid)]
+        assert len(processes) >= 5  # torchrun, its nodes, a worker of each
+        for process in reversed(processes):  # the workers before those who wait for them
+            os.kill(process, number)
+        text = job.end_of(*workers)
+    for name in ("first", "second"):
+        found = sorted(path.name for path in (tmp_path / name).glob("node-*"))
+        assert found == ["node-0.safetensors", "node-1.safetensors"], text
+
+
 @linux
 def test_nobody_is_waited_for_beyond_the_grace_time(tmp_path):
     """One node waits in torch for another that hangs; a third one is not in a step at all."""

@@ -280,7 +280,8 @@ def test_survivors_that_the_run_has_left_behind_do_not_take_it_back(tmp_path):
     assert "restarted" not in done.stdout
     reason = "node 1: run/nodes/node-1.safetensors: epoch 0.43 is behind the checkpoint's"
     assert done.stderr.count(f"left out: {reason}") == 1
-    reason = "node 1: run/nodes/node-0.safetensors: is of start 3; the run is at start 4"
+    reason = "node-0.safetensors: belongs to start 3 of the job; the run is at start 4"
+    reason = f"node 1: run/nodes/{reason}"
     assert done.stderr.count(f"left out: {reason}") == 1
     assert "done: test accuracy" in done.stdout
     assert not list(other.glob("*.safetensors"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -92,21 +93,41 @@ class ModelBuffers:
         return [local(b) for b in buffers if b is not None]
 
 
-def running_statistics(parameters: list[Tensor]) -> list[str]:
-    """Modules with running statistics beside these parameters, by class.
-
-    An optimizer is given parameters, not the model; so the modules of this process are searched.
-    """
-    ours = {id(p) for p in parameters}
-    names = set()
+def _modules_here() -> Iterator[nn.Module]:
+    """The modules of this process: an optimizer is given parameters, not the model."""
     for candidate in gc.get_objects():
         if not issubclass(type(candidate), nn.Module):
             continue
-        if issubclass(type(candidate), torch.jit.ScriptModule):
+        if not issubclass(type(candidate), torch.jit.ScriptModule) and "_modules" in vars(
+            candidate
+        ):
+            yield candidate
+
+
+def names_of(parameters: list[Tensor]) -> list[str] | None:
+    """The parameters' names in the smallest module of this process that has all of them.
+
+    They tell apart nodes that hold the same parameters in different orders, as scripts do that make
+    a list of a set. None if no module has them all.
+    """
+    ours = {id(p) for p in parameters}
+    known: list[tuple[int, list[str]]] = []
+    for module in _modules_here():
+        if not ours <= {id(p) for p in module.parameters()}:
             continue
-        own, buffers = (vars(candidate).get(name, {}) for name in ("_parameters", "_buffers"))
+        names = {id(p): name for name, p in module.named_parameters()}
+        known.append((sum(1 for _ in module.modules()), [names[id(p)] for p in parameters]))
+    return min(known, default=(0, None))[1]
+
+
+def running_statistics(parameters: list[Tensor]) -> list[str]:
+    """Modules with running statistics beside these parameters, by class."""
+    ours = {id(p) for p in parameters}
+    names = set()
+    for module in _modules_here():
+        own, buffers = (vars(module).get(name, {}) for name in ("_parameters", "_buffers"))
         if any(id(p) in ours for p in own.values()) and buffers.get("running_mean") is not None:
-            names.add(type(candidate).__name__)
+            names.add(type(module).__name__)
     return sorted(names)
 
 

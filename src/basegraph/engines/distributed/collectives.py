@@ -35,13 +35,15 @@ def broadcast(x: Tensor, membership: Membership, phase: str) -> None:
         wait(membership.group.broadcast([real_view(x)], options))
 
 
-def all_gather(x: Tensor, membership: Membership, phase: str) -> list[Tensor]:
-    """All nodes' x, at every node."""
+def all_gather(
+    x: Tensor, membership: Membership, phase: str, *, routine: bool = False
+) -> list[Tensor]:
+    """All nodes' x, at every node; `routine` where that happens at every step."""
     sent = x.contiguous()
     rows = [torch.empty_like(sent) for _ in range(membership.n)]
     outputs = [[real_view(row) for row in rows]]
     options = c10d.AllgatherOptions()
-    with _completed(membership, options, phase) as wait:
+    with _completed(membership, options, phase, routine=routine) as wait:
         wait(membership.group.allgather(outputs, [real_view(sent)], options))
     return rows
 

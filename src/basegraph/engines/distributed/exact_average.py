@@ -114,6 +114,7 @@ class ExactAverage:
         return v
 
     def _all_reduce(self, v: Tensor, stamp: Stamp) -> None:
+        self._mixer.require_together(v, stamp)
         v.div_(self._topology.n)  # first: a sum of large numbers may be too large for the type
         collectives.all_reduce(v, self._mixer.membership, stamp.phase)
         self._mixer.traffic.count_all_reduce(v.nbytes, self._topology.n)

@@ -26,7 +26,7 @@ from basegraph.engines.distributed.membership.waiter import Waiter
 from basegraph.engines.distributed.memory import empty_like, host_memory
 from basegraph.engines.distributed.neighbors import Neighbors
 from basegraph.engines.distributed.pending import NotFinite, Pending
-from basegraph.engines.distributed.stamp import Stamp
+from basegraph.engines.distributed.stamp import Stamp, require_same
 from basegraph.engines.distributed.traffic import Straggler, Traffic
 from basegraph.engines.finite import finite
 from basegraph.errors import PeerLost
@@ -175,8 +175,30 @@ class DistributedMixer:
         """What this node's vector becomes in a round."""
         return self.start(x_d, stamp, neighbors, as_is=as_is).finish(out)
 
+    def require_together(self, v: Tensor, stamp: Stamp, *, routine: bool = False) -> None:
+        """Refuse a collective on a vector that not all nodes make for the same purpose.
+
+        Backends add up whatever nodes send at the same time, and abort the process where sizes
+        differ. So all nodes compare their stamps first.
+
+        Args:
+            v: This node's vector.
+            stamp: What the collective belongs to.
+            routine: Whether it happens at every step.
+
+        Raises:
+            OutOfStep: At every node; names two that differ.
+
+        """
+        mine = stamp._replace(optimizer=self.number, size=v.numel(), epoch=self.membership.epoch)
+        message = mine.pack(self.membership.device)
+        rows = collectives.all_gather(message, self.membership, stamp.when, routine=routine)
+        for peer, row in enumerate(rows):
+            require_same(mine, Stamp.unpack(row)[0], self.node, peer)
+
     def average(self, x_d: Tensor, step: int, out: Tensor) -> Tensor:
         """The exact average over all nodes, by all-reduce; x_d is overwritten."""
+        self.require_together(x_d, Stamp("step()", step), routine=True)
         collectives.all_reduce(x_d, self.membership, f"step {step}", routine=True)
         self.traffic.count_all_reduce(x_d.nbytes, self.membership.n)
         if self.refuse_nonfinite and not finite(x_d):

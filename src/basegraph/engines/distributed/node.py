@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from basegraph.engines.distributed.buffers import ModelBuffers, warn_of_statistics
+from basegraph.engines.distributed.buffers import ModelBuffers, names_of, warn_of_statistics
 from basegraph.engines.distributed.exchanges import Exchanges
 from basegraph.engines.distributed.initial import InitialModel
 from basegraph.engines.distributed.local_shards import local
 from basegraph.engines.distributed.meeting_plan import MeetingPlan
 from basegraph.engines.distributed.membership.contract import Membership
-from basegraph.engines.distributed.membership.handshake import require_alike
+from basegraph.engines.distributed.membership.handshake import bits_of, require_alike
 from basegraph.engines.distributed.options import NodeOptions
 from basegraph.engines.distributed.parameters import node_parameters
 from basegraph.engines.distributed.pending import NotFinite
@@ -57,6 +57,7 @@ class Node:
         self.meetings = MeetingPlan(options.local_steps)
         model = options.model
         self.buffers = None if model is None else ModelBuffers(model, parameters)
+        self._names = names_of(parameters) if self.buffers is None else self.buffers.names
         if self.buffers is None and self.membership.node == 0 and topology.n > 1:
             warn_of_statistics(parameters)
         self.flat = node_parameters(parameters, self.membership, options)
@@ -65,8 +66,12 @@ class Node:
             None if options.checkpoint is None else writable_folder(options.checkpoint)
         )
         self._files: NodeFiles | None = None
+        self._moving = False
+        """Whether a step has begun that has not been completed."""
         self.stop = StopRequest(watch_torchrun=options.stop_with_torchrun)
         self._initial: InitialModel | None = None
+        self._bits_before: int | None = None
+        """A checksum of the model before the first broadcast."""
 
     @property
     def x_d(self) -> Tensor:
@@ -89,6 +94,7 @@ class Node:
         require_alike({**self.facts(), "rounds": digest(self.topology), **facts}, self.membership)
         others = [] if self.buffers is None else self.buffers.all()
         tensors = [*self.flat.parameters, *others]
+        self._bits_before = bits_of(self.x_d)
         self._initial = InitialModel(tensors, self.membership, broadcast=self.options.broadcast)
         self.flat.gather()
         if self.checkpoint is None:
@@ -110,9 +116,9 @@ class Node:
         """What must be the same on all nodes, by name."""
         return {
             "number of the optimizer": self.exchanges.mixer.number,
+            "names of the parameters, in their order": self._names,
             "parameters": [tuple(p.shape) for p in self.flat.parameters],
             **self.flat.facts(),
-            "names": None if self.buffers is None else self.buffers.names,
             "dtype": self.x_d.dtype,
             "buffers and frozen parameters": [(tuple(t.shape), t.dtype) for t in self._others()],
             "topology": self.topology.spec,
@@ -172,11 +178,17 @@ class Node:
         if self._files is not None:
             self._files.generation = content["generation"]
 
-    def keep_loaded_model(self) -> None:
-        """Keep the model that was loaded on this node before `start`, instead of node 0's."""
-        if self._initial is not None:
+    def keep_loaded_model(self, bits: int | None) -> None:
+        """Keep the model that was loaded on this node before `start`, instead of node 0's.
+
+        Args:
+            bits: The checksum of the model that belongs to the state which is loaded, if known: if
+                the model was another one, it was loaded on node 0 alone, and node 0's is kept.
+
+        """
+        if self._initial is not None and bits in (None, self._bits_before):
             self._initial.undo()
-        self._initial = None
+        self.check_initial_model(resumed=True)
 
     def check_initial_model(self, *, resumed: bool) -> None:
         """At the first step: refuse nodes with different models, unless they were resumed."""
@@ -198,8 +210,11 @@ class Node:
         """
         with self.rescued(step):
             self.check_initial_model(resumed=step > 0)
+            self._moving = True
             yield
             self.flat.scatter()
+            self._moving = False
+            self.stop.stepped()
         if self.options.overlapped and not self.meetings.due(step + 1):
             self.exchanges.prefetch(step + 1)
         self.save_if_due(step + 1)
@@ -209,6 +224,7 @@ class Node:
         """Save this node if a neighbor is lost in this call: nothing may have moved until then."""
         if self.stop.reason is not None:
             self.save_and_leave(step)
+            self.stop.stop_others()
             raise self.stop.exit()
         self.check_parameters()
         try:
@@ -216,8 +232,10 @@ class Node:
         except (PeerLost, NotFinite, OutOfStep) as error:
             if isinstance(error, PeerLost) and self.membership.epoch and not self.stop.reason:
                 raise  # the others go on
+            self._moving = False  # a step in which a node is lost has moved nothing
             if self._files is not None:
-                error.args = (f"{error}; {self._files.rescue(self.x_d, step)}",)
+                others = self.stop.rescue_others()
+                error.args = (f"{error}; {self._files.rescue(self.x_d, step)}{others}",)
             if self.stop.came_before(self.membership.progress.gave_up_at):
                 LOG.warning("stopped by %s: %s", self.stop.reason, error)
                 raise self.stop.exit() from None
@@ -226,9 +244,18 @@ class Node:
     def save_and_leave(self, step: int) -> None:
         """Save, and report to the user and to the others why this node ends."""
         reason = self.stop.reason or "an unknown signal"
-        saved = "" if self._files is None else f"; {self._files.rescue(self.x_d, step)}"
+        saved = self.rescue(step)
         self.membership.progress.stops(reason)
         LOG.warning("node %d: stopped by %s%s", self.membership.node, reason, saved)
+
+    def rescue(self, step: int) -> str:
+        """Save this node, if there is a folder for it; says where, or why not."""
+        self.stop.saved()
+        if self._files is None:
+            return ""
+        if self._moving:
+            return f"; not saved: an error interrupted step {step}"
+        return f"; {self._files.rescue(self.x_d, step)}"
 
     def check_parameters(self) -> None:
         """Make sure that the model still uses the vector that is trained."""

@@ -96,9 +96,9 @@ class OuterStep:
         return {} if self._anchor is None else by_name(self._anchor, self._state)
 
     def fresh(self) -> dict[str, Tensor]:
-        """Vectors like those that `vectors` returns after the first step, to be filled."""
+        """What `vectors` returns at the beginning of the first step, in memory of its own."""
         x_d = self._node.x_d
-        return {n: torch.empty_like(v) for n, v in by_name(x_d, self.method.init(x_d)).items()}
+        return {name: v.clone() for name, v in by_name(x_d, self.method.init(x_d)).items()}
 
     def vectors_from_here(self, step: int) -> dict[str, Tensor]:
         """What to continue from on all nodes, if all of them have the model that is here now.

@@ -8,6 +8,7 @@ model does not use.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Protocol
 
 import torch
@@ -104,13 +105,12 @@ class FlatParameters:
 
     def __init__(self, parameters: list[Tensor]) -> None:
         one_kind(parameters)
+        refuse_shared_memory(parameters)
         self.parameters = parameters
         self.x_d = empty_like(parameters[0], size=sum(p.numel() for p in parameters))
         sections = torch.split(self.x_d, [p.numel() for p in parameters])
-        self._views = [
-            _with_own_storage(v.view(p.shape)) for v, p in zip(sections, parameters, strict=True)
-        ]
-        self._places = [_place(view) for view in self._views]
+        self._sections = [v.view(p.shape) for v, p in zip(sections, parameters, strict=True)]
+        self._places = [_place(_with_own_storage(section)) for section in self._sections]
         self._take_back()
 
     @property
@@ -148,13 +148,18 @@ class FlatParameters:
         return [_place(p) for p in self.parameters] != self._places
 
     def _take_back(self) -> None:
-        """Make views of the buffer of all parameters again, with the values they have now."""
-        for number, (p, view) in enumerate(zip(self.parameters, self._views, strict=True)):
-            if _place(p) == _place(view):
+        """Make views of the buffer of all parameters again, with the values they have now.
+
+        A view is made anew: `share_memory()` and queues of torch.multiprocessing have moved the
+        storage of the one before, and whoever holds it in another process keeps it.
+        """
+        for number, (p, section) in enumerate(zip(self.parameters, self._sections, strict=True)):
+            if _place(p) == self._places[number]:
                 continue
-            if (p.dtype, p.device, p.shape) != (view.dtype, view.device, view.shape):
-                raise ParametersMoved(number, p, view)
-            p.data = view.copy_(p.detach())
+            if (p.dtype, p.device, p.shape) != (section.dtype, section.device, section.shape):
+                raise ParametersMoved(number, p, section)
+            section.copy_(p.detach())
+            p.data = _with_own_storage(section)
 
 
 def _with_own_storage(view: Tensor) -> Tensor:
@@ -183,6 +188,23 @@ def one_kind(parameters: list[Tensor]) -> None:
             f"{dtype} on {device}",
             "must be floating-point or complex tensors, and not on the meta device",
         )
+
+
+def refuse_shared_memory(parameters: list[Tensor]) -> None:
+    """Refuse parameters of which one lies in another's memory: in one buffer they would part."""
+    extents = sorted(
+        (p.data_ptr(), p.data_ptr() + p.nbytes, number)
+        for number, p in enumerate(parameters)
+        if p.numel() and p.is_contiguous()
+    )
+    for (_, end, first), (start, _, second) in pairwise(extents):
+        if start < end:
+            raise InvalidArgument(
+                "params",
+                sorted((first, second)),
+                "these parameters share memory, as after a.data = b.data; to tie weights, assign "
+                "the parameter itself: a.weight = b.weight",
+            )
 
 
 def _words(p: Tensor) -> str:

@@ -63,9 +63,19 @@ def require_same_bits(v: torch.Tensor, membership: Membership, phase: str) -> No
 
 def first_other(v: torch.Tensor, membership: Membership, phase: str) -> int | None:
     """The first node whose vector has other bits than node 0's, by a checksum; None: all agree."""
-    words = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[v.element_size()]
-    sums = all_gather(v.view(words).sum(dtype=torch.int64).reshape(1), membership, phase)
+    sums = all_gather(_sum_of_words(v).reshape(1), membership, phase)
     return next((node for node, total in enumerate(sums) if total != sums[0]), None)
+
+
+def bits_of(v: torch.Tensor) -> int:
+    """A checksum of a vector's bits."""
+    return int(_sum_of_words(v))
+
+
+def _sum_of_words(v: torch.Tensor) -> torch.Tensor:
+    words = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    real = torch.view_as_real(v) if v.is_complex() else v
+    return real.view(words[real.element_size()]).sum(dtype=torch.int64)
 
 
 class Refused(BasegraphError):

@@ -39,7 +39,7 @@ REASONS = (NotSaved, CannotWrite, CheckpointError)
 
 def writable_folder(path: str | Path) -> Path:
     """A folder for checkpoints, made if need be; one that cannot be written to is refused."""
-    folder = Path(path)
+    folder = Path(path).expanduser().absolute()  # scripts change their folder (hydra does)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

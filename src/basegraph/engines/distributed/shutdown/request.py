@@ -6,11 +6,16 @@ than `deadline.STOP_SECONDS`, it saves and exits where it is.
 
 from __future__ import annotations
 
+import atexit
 import signal
 import sys
+from collections.abc import Iterable
+from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
-from weakref import WeakSet
+from weakref import ReferenceType, WeakSet, ref
+
+import torch.distributed as dist
 
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.torchrun import orphaned
@@ -26,10 +31,14 @@ class Stoppable(Protocol):
     def stop_here(self) -> None:
         """Save and say so, before the process ends."""
 
+    def rescue_here(self) -> str:
+        """Save, because another optimizer of this process has lost a node; says where."""
+
 
 _LOG = SignalLog()
 _DEADLINES: list[Deadline] = []
-_STOPPABLE: WeakSet[Any] = WeakSet()
+_UNSAVED: WeakSet[StopRequest] = WeakSet()
+"""Those of the optimizers of this process that are to be saved before it ends."""
 
 
 class StopRequest:
@@ -42,12 +51,25 @@ class StopRequest:
 
     def __init__(self, *, watch_torchrun: bool = True) -> None:
         self._watch_torchrun = watch_torchrun
+        self._optimizer: ReferenceType[Stoppable] | None = None
+        self._group: ReferenceType[Any] | None = None
+        self._folder: Path | None = None
+        self._stepped = False
 
-    def listen(self, optimizer: Stoppable, membership: Membership) -> None:
+    def listen(self, optimizer: Stoppable, membership: Membership, folder: Path) -> None:
         """Handle SIGTERM and SIGINT from now on, unless the script has handlers of its own.
 
         At a prompt or in a notebook, SIGINT interrupts the cell, not the process.
+
+        Args:
+            optimizer: What is to be saved.
+            membership: The nodes it waits for.
+            folder: Where it is saved.
+
         """
+        self._optimizer, self._folder = ref(optimizer), folder
+        self._group = None if membership.group is None else ref(membership.group)
+        _UNSAVED.add(self)
         defaults: dict[int, Any] = {signal.SIGTERM: signal.SIG_DFL}
         if not hasattr(sys, "ps1"):
             defaults[signal.SIGINT] = signal.default_int_handler
@@ -56,7 +78,7 @@ class StopRequest:
             return
         if not _DEADLINES:
             _DEADLINES.append(Deadline(_LOG, _overdue))
-        _STOPPABLE.add(optimizer)
+            atexit.register(_save_at_exit)
         _DEADLINES[0].memberships.add(membership)
 
     @property
@@ -71,6 +93,31 @@ class StopRequest:
         signaled = _LOG.first_at is not None and _LOG.first_at < moment
         return signaled or (self._watch_torchrun and orphaned())
 
+    def stepped(self) -> None:
+        """The optimizer of this request has moved: what was saved of it is not the newest."""
+        self._stepped = True
+        if self._optimizer is not None:
+            _UNSAVED.add(self)
+
+    def saved(self) -> None:
+        """The optimizer of this request is saved, or cannot be."""
+        _UNSAVED.discard(self)
+
+    def stop_others(self) -> None:
+        """Save the other optimizers of this process (a GAN has two), which ends now."""
+        for optimizer in self._others():
+            optimizer.stop_here()
+
+    def rescue_others(self) -> str:
+        """Save the other optimizers of this process, which has lost a node; says where."""
+        said = [optimizer.rescue_here() for optimizer in self._others()]
+        return "".join(f"; {line}" for line in said if line)
+
+    def _others(self) -> list[Stoppable]:
+        """Those that have moved, on a process group that still exists, with another folder."""
+        moved = [other for other in _UNSAVED if other._stepped and _is_registered(other._group)]
+        return _optimizers(other for other in moved if other._folder != self._folder)
+
     def exit(self) -> SystemExit:
         """The exception that ends the process; from now on there is no deadline."""
         for deadline in _DEADLINES:
@@ -84,6 +131,30 @@ def _overdue(frame: FrameType | None) -> None:
         if frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
             return
         frame = frame.f_back
-    for optimizer in list(_STOPPABLE):
+    for optimizer in _optimizers(_UNSAVED):
         optimizer.stop_here()
     raise StopRequest().exit()
+
+
+def _save_at_exit() -> None:
+    """Save where a process that was asked to stop ends by another error before its next step.
+
+    A DataLoader whose workers the same signal has ended raises one, for example.
+    """
+    if _LOG.received and getattr(sys, "last_value", None) is not None:
+        for optimizer in _optimizers(_UNSAVED):
+            optimizer.stop_here()
+
+
+def _optimizers(requests: Iterable[StopRequest]) -> list[Stoppable]:
+    known = [None if r._optimizer is None else r._optimizer() for r in requests]
+    return [optimizer for optimizer in known if optimizer is not None]
+
+
+def _is_registered(group: ReferenceType[Any] | None) -> bool:
+    """Whether this process group was not destroyed."""
+    known = None if group is None else group()
+    try:
+        return known is not None and bool(dist.get_process_group_ranks(known))
+    except (ValueError, RuntimeError):
+        return False
