@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import basegraph as bg
-from basegraph.data.partition import dirichlet, heterogeneity, hold_out
+from basegraph.data.partition import dirichlet, heterogeneity, hold_out, require_samples
 
 LABELS = np.arange(3000) % 10
 
@@ -109,6 +109,18 @@ def test_hold_out():
     assert len(hold_out(100, 0.0, seed=0)[0]) == 0
     with pytest.raises(bg.InvalidArgument, match=r"validation=1\.0"):
         hold_out(100, 1.0, seed=0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 10, 11, 20, 49, 50])
+@pytest.mark.parametrize("share", [0.0, 1e-9, 0.02, 0.1, 0.5, 0.999])
+def test_a_share_holds_out_one_sample_at_least_and_never_all(count, share):
+    validation, rest = hold_out(count, share, seed=0)
+    assert sorted([*validation, *rest]) == list(range(count))
+    assert len(validation) == (max(1, int(count * share)) if share and count > 1 else 0)
+    assert len(rest) >= 1
+    require_samples(len(rest), count, share)
+    with pytest.raises(bg.InvalidArgument, match=f"must be at most the {len(rest)} training"):
+        require_samples(len(rest) + 1, count, share)
 
 
 @pytest.mark.parametrize("alpha", [0, -1, float("nan"), float("inf")])

@@ -150,6 +150,17 @@ def test_the_command_in_pieces(tmp_path):
     assert again.stderr.rstrip().endswith("holds a sweep already: resume it to continue")
 
 
+def test_a_short_text_is_validated_on_a_window(tmp_path):
+    """Two percent of its windows are less than one."""
+    folder = tmp_path / "short"
+    folder.mkdir()
+    for name, letters in {"a": "ab", "b": "cd", "c": "ef"}.items():
+        (folder / f"{name}.txt").write_text(letters * 150)
+    flags = ["--dataset", f"text:{folder}", "--splits", "domains", "--out", tmp_path / "out"]
+    answer = json.loads(ok("reproduce", "language", *FLAGS, *flags, "--json"))
+    assert [row["validation windows"] for row in answer["table"]] == ["1"]
+
+
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 import basegraph as bg
-from basegraph.data import by_domain, iid, load
+from basegraph.data import by_domain, hold_out, iid, load
 from basegraph.engines.evaluation import TOKEN_LOSS
 from basegraph.training.config_files import read_toml
 from support.cli import ok, run_here
@@ -160,6 +161,35 @@ def test_fewer_domains_than_nodes_are_refused(folder, tmp_path):
     with pytest.raises(bg.InvalidArgument, match="nodes=5: must be at most the 4 domains, one"):
         train(folder, tmp_path / "run", config)
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_domain_that_is_held_out_whole_is_refused(tmp_path):
+    """Of four domains three have one window to train on; some seed holds out one of those."""
+    for name, letters in LETTERS.items():
+        (tmp_path / f"{name}.txt").write_text(letters * (CONTEXT * (3 if name == "a" else 1) + 2))
+    labels = bg.text(tmp_path, context=CONTEXT).training_groups()
+    assert sorted(np.bincount(labels)[1:]) == [1, 1, 1]
+    left = {s: len(np.unique(labels[hold_out(len(labels), 0.1, s)[1]])) for s in range(9)}
+    seed = next(s for s in left if left[s] == 3)
+    config = bg.RunConfig(nodes=4, epochs=1, batch=4, split="domains", seed=seed)
+    complaint = (
+        "nodes=4: must be at most 3: of the 4 domains 1 would have no sample to train on, all of "
+        "theirs being held out for validation; give validation=0, or domains with more samples"
+    )
+    with pytest.raises(bg.InvalidArgument, match=complaint):
+        train(tmp_path, tmp_path / "run", config)
+    assert not (tmp_path / "run").exists()
+    train(tmp_path, tmp_path / "run", replace(config, validation=0.0))
+
+
+@pytest.mark.parametrize("nodes", [1, 3, 70])
+def test_a_single_sample_validates_any_number_of_nodes(folder, tmp_path, nodes):
+    config = replace(CONFIG, nodes=nodes, validation=1e-9)
+    for row in train(folder, tmp_path / "run", config):
+        assert row["validation_samples"] == 1
+        assert math.isfinite(row["validation_loss"])
+    held_out = len(bg.text(folder, context=CONTEXT).train) - 1
+    assert facts(tmp_path / "run")["samples_per_node"] == held_out // nodes
 
 
 def test_iid_is_a_shuffle():

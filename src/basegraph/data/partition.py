@@ -22,7 +22,8 @@ def hold_out(count: int, share: float, seed: int) -> tuple[IntArray, IntArray]:
 
     Args:
         count: The number of samples.
-        share: The share to hold out, in [0, 1).
+        share: The share to hold out, in [0, 1). Above 0 it is one sample at least, where there are
+            several.
         seed: The same seed holds out the same samples.
 
     Returns:
@@ -39,12 +40,31 @@ def require_samples(nodes: int, count: int, validation: float) -> None:
     _samples_per_node(count - _held_out(count, validation), nodes)
 
 
-def require_domains(nodes: int, labels: Labels) -> None:
-    """Refuse more nodes than domains where each domain is for one node."""
+def require_domains(nodes: int, labels: Labels, rest: IntArray | None = None) -> None:
+    """Refuse more nodes than domains where each domain is for one node.
+
+    Args:
+        nodes: The number of nodes.
+        labels: The domains of all samples.
+        rest: Numbers of the samples that are not held out; None: that is not known yet.
+
+    Raises:
+        InvalidArgument: If there are too few domains, or too few with samples to train on.
+
+    """
     count = len(np.unique(labels))
     if count < nodes:
         raise InvalidArgument(
             "nodes", nodes, f"must be at most the {count} domains, one for each node"
+        )
+    left = count if rest is None else len(np.unique(labels[rest]))
+    if left < nodes:
+        raise InvalidArgument(
+            "nodes",
+            nodes,
+            f"must be at most {left}: of the {count} domains {count - left} would have no sample "
+            "to train on, all of theirs being held out for validation; give validation=0, or "
+            "domains with more samples",
         )
 
 
@@ -209,7 +229,7 @@ def heterogeneity(labels: Labels, parts: IntArray) -> float:
 def _held_out(count: int, share: float) -> int:
     if not 0 <= share < 1:
         raise InvalidArgument("validation", share, "must be a number in [0, 1)")
-    return int(count * share)
+    return max(int(count * share), 1 if share and count > 1 else 0)
 
 
 def _samples_per_node(count: int, nodes: int) -> int:

@@ -125,7 +125,7 @@ class Campaign(Generic[Cell, Key]):
                     config = RunConfig(
                         **{**self.settings, **self.fields(cell), "lr": lr, "seed": seed}
                     )
-                    if cell not in self._checked:  # neither rate nor seed decides
+                    if cell not in self._checked:  # once for all rates and seeds
                         require_enough(config, dataset_of(config))
                         make_method(config, topology(config.topology, config.nodes))
                         self._checked.add(cell)

@@ -7,7 +7,7 @@ from pathlib import Path
 from basegraph.data._text import CONTEXT
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
-from basegraph.data.partition import require_domains, require_samples
+from basegraph.data.partition import hold_out, require_domains, require_samples
 from basegraph.models.networks import context_of
 from basegraph.training.config import RunConfig
 
@@ -41,4 +41,5 @@ def require_enough(config: RunConfig, dataset: Dataset) -> None:
     """
     require_samples(config.nodes, len(dataset.train), config.validation)
     if config.split == "domains":
-        require_domains(config.nodes, dataset.training_groups())
+        _, rest = hold_out(len(dataset.train), config.validation, config.seed)
+        require_domains(config.nodes, dataset.training_groups(), rest)

@@ -18,7 +18,7 @@ from basegraph.algorithms.local_steps import communicates, round_index
 from basegraph.algorithms.method import Method, require_same_vectors
 from basegraph.algorithms.outer import outer_method, with_outer
 from basegraph.data.dataset import OWN, Dataset
-from basegraph.data.partition import heterogeneity, hold_out, split
+from basegraph.data.partition import heterogeneity, hold_out, require_domains, split
 from basegraph.data.plan import SamplePlanner
 from basegraph.errors import InvalidArgument
 from basegraph.models.flat import FlatModel
@@ -103,7 +103,10 @@ class Problem:
         self.loss = own.loss or default_loss(dataset)
         self.measure = measure_of(dataset, own.loss)
         validation, rest = hold_out(len(dataset.train), config.validation, config.seed)
-        labels = dataset.training_groups()[rest]
+        labels_of_all = dataset.training_groups()
+        if config.split == "domains":
+            require_domains(config.nodes, labels_of_all, rest)
+        labels = labels_of_all[rest]
         parts = split(
             labels,
             config.nodes,
