@@ -163,3 +163,33 @@ def test_damped():
 def test_bad_options(name, options, complaint):
     with pytest.raises(bg.InvalidArgument, match=complaint):
         algorithm(name, **options)
+
+
+@pytest.mark.parametrize("betas", [(0.9, 0.0), (0.0, 0.0), (0.0, 0.999), (0.9, 0.999)])
+@pytest.mark.parametrize("name", ["adamw", "allreduce-adamw"])
+def test_adamw_is_torchs_where_gradients_shrink_by_orders_of_magnitude(name, betas):
+    """Each step from zero, so that its own size is compared; in float32, as runs have it."""
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.AdamW([parameter], lr=0.1, betas=betas, weight_decay=0.0)
+    method = algorithm(name, beta1=betas[0], beta2=betas[1])
+    state = method.init(torch.zeros(1, 3))
+    for size in (1e-1, 1e-5, 1e-6, 1e-6, 1e-1):
+        gradient = size * torch.tensor([1.0, -2.0, 0.3])
+        parameter.data.zero_()
+        parameter.grad = gradient.clone()
+        optimizer.step()
+        x, state = method.move(torch.zeros(1, 3), gradient[None], state, 0.1, lambda v: v)
+        torch.testing.assert_close(x[0], parameter.data, rtol=1e-5, atol=0.0)
+
+
+@pytest.mark.parametrize("name", ["adamw", "allreduce-adamw"])
+def test_adamw_without_memory_keeps_moments_of_its_own(name):
+    """An engine writes the next gradient where this one is."""
+    method = algorithm(name, beta1=0.0, beta2=0.0)
+    gradient = np.array([[1e-5, 3.0]])
+    _, state = method.move(
+        np.zeros((1, 2)), gradient, method.init(np.zeros((1, 2))), 0.1, lambda v: v
+    )
+    assert np.array_equal(state.first, gradient)
+    assert np.array_equal(state.second, gradient**2)
+    assert not any(np.shares_memory(part, gradient) for part in state)

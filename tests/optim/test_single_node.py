@@ -59,6 +59,24 @@ def require_same(net: nn.Module, plain: nn.Module) -> None:
     assert torch.allclose(values(net), values(plain), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "algorithm",
+    ["adamw:beta2=0", "adamw:beta1=0,beta2=0,order=combine-then-adapt", "allreduce-adamw:beta2=0"],
+)
+def test_adamw_without_memory_is_torchs(algorithm):
+    """With β = 0 a moment is that of the last gradient, whatever came before."""
+    betas = (0.0 if "beta1=0" in algorithm else 0.9, 0.0)
+    parameter, plain = (nn.Parameter(torch.zeros(2)) for _ in range(2))
+    optimizer = bg.DecentralizedOptimizer([parameter], algorithm, lr=0.1)
+    reference = torch.optim.AdamW([plain], lr=0.1, betas=betas, weight_decay=0.0)
+    for size in (1e-1, 1e-5, 1e-6):
+        for p, made in ((parameter, optimizer), (plain, reference)):
+            p.data.zero_()
+            p.grad = size * torch.tensor([1.0, -2.0])
+            made.step()
+        torch.testing.assert_close(parameter.data, plain.data, rtol=1e-5, atol=0.0)
+
+
 def test_a_single_node_trains_as_torch_does():
     plain = model().double()
     train(plain, torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9))

@@ -127,11 +127,22 @@ def _averaged(state: Moments, grad: Array, beta1: float, beta2: float) -> Moment
     weights1 = beta1 * state.first_weights + 1
     weights2 = beta2 * state.second_weights + 1
     return Moments(
-        state.first + (grad - state.first) / weights1,
-        state.second + (grad * grad - state.second) / weights2,
+        _mean(state.first, grad, beta1, weights1),
+        _mean(state.second, grad * grad, beta2, weights2),
         weights1,
         weights2,
     )
+
+
+def _mean(mean: Array, value: Array, beta: float, weights: Array) -> Array:
+    """The mean with one more value in it.
+
+    With β = 0 that is the value, to the last bit: mean + (value - mean) loses a value far below the
+    mean before it.
+    """
+    if not beta:
+        return 1 * value  # in memory of its own: engines use a gradient's again
+    return mean + (value - mean) / weights
 
 
 def _direction(x: Array, state: Moments, eps: float, decay: Any) -> Array:
