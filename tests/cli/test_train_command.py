@@ -36,6 +36,9 @@ SHORT = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
         (["--model", "lenet"], "model='lenet': does not take images (1, 8, 8)"),
         (["--seed", str(2**64)], "seed=18446744073709551616: must be an integer"),
         (["--alpha", "1e-320"], "alpha=1e-320: must be a number above 0"),
+        (["--alpha", "10", "--split", "iid"], "--alpha=10.0: needs split=dirichlet"),
+        (["--lr-min", "0.01", "--schedule", "constant"], "--lr-min=0.01: needs schedule=cosine"),
+        (["--timeout", "300"], "--timeout='300': requires --engine distributed"),
     ],
 )
 def test_mistakes_are_refused_before_training(arguments, complaint, tmp_path):

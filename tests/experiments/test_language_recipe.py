@@ -169,6 +169,7 @@ def test_a_short_text_is_validated_on_a_window(tmp_path):
         (["--model", "gpt-tiny:heads=3", "--plan"], "heads=3: must divide the width"),
         (["--dataset", "digits", "--plan"], "is for windows of tokens"),
         (["--model", "mlp"], "--model='mlp': must be a model for tokens"),
+        (["--speed", "1000"], "--speed='1000': requires --plan"),
         (["-n", "9", "--splits", "domains"], "--nodes=9: must be at most the 6 domains"),
     ],
 )

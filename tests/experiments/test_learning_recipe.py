@@ -206,6 +206,7 @@ def test_another_setting_on_resume_is_named(tmp_path):
     [
         (["dsgd", "--minutes", "-1"], "--minutes='-1': must be a number ≥ 0"),
         (["dsgd", "--step-ms", "nan"], "--step-ms='nan': must be a number ≥ 1e-06"),
+        (["dsgd", "--step-ms", "25"], "--step-ms='25': requires --plan"),
         (["dsdg"], "FIGURE='dsdg': did you mean 'dsgd'?"),
         (["dsgd", "--topologies", "rign"], "--topologies='rign': did you mean 'ring'?"),
         (["dsgd", "--settings", "his"], "--settings='his': must be published or ours"),

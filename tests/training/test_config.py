@@ -20,6 +20,12 @@ def test_every_field_has_its_line():
     assert all(setting.help.endswith(".") for setting in SETTINGS.values())
 
 
+def test_idle_fields_with_their_defaults_are_accepted():
+    config = RunConfig(split="iid", alpha=0.1, schedule="constant", lr_min=0, warmup_start=0.01)
+    assert (config.alpha, config.lr_min) == (0.1, 0.0)
+    assert RunConfig(split="iid", split_order="by-class").split_order == "by-class"
+
+
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
@@ -37,6 +43,9 @@ def test_every_field_has_its_line():
         ({"lr": 0.01, "lr_min": 0.1}, r"lr_min=0\.1: must be at most lr, 0\.01"),
         ({"warmup_start": 1}, r"warmup_start=1\.0: must be at most lr, 0\.1"),
         ({"cosine_epochs": 3, "schedule": "constant"}, "cosine_epochs=3: needs schedule=cosine"),
+        ({"lr_min": 0.01, "schedule": "constant"}, r"lr_min=0\.01: needs schedule=cosine"),
+        ({"alpha": 10.0, "split": "iid"}, r"alpha=10\.0: needs split=dirichlet"),
+        ({"alpha": 10, "split": "domains"}, r"alpha=10\.0: needs split=dirichlet"),
         ({"lr_changes": "never"}, "lr_changes='never': must be step or epoch"),
         ({"normalize": "yes"}, "normalize='yes': must be dataset, half or none"),
         ({"padding": "white"}, "padding='white': must be zero or black"),

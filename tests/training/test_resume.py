@@ -16,6 +16,7 @@ from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.data.catalog import load
 from basegraph.data.dataset import Dataset
 from basegraph.engines import checkpoint
+from basegraph.experiments.sweep import SweepFolder
 from basegraph.storage.files import TEMPORARY, leftovers, replacing
 from basegraph.training._train import train, train_together
 from basegraph.training.config import RunConfig
@@ -234,3 +235,29 @@ def test_other_data_are_not_resumed(tmp_path):
     before = saved.facts["fingerprint"].partition("-")[0]  # as an earlier version wrote it
     checkpoint.save(saved.tensors, {**saved.facts, "fingerprint": before})
     train(config, tmp_path / "run", dataset=digits, resume=True)
+
+
+def test_a_run_saved_with_fields_without_effect_goes_on(tmp_path):
+    """Earlier versions took them: they are in the configuration and in the checkpoint."""
+    fields = {"split": "iid", "schedule": "constant"}
+    config = RunConfig(**SHORT, **fields)
+
+    def stop(row):
+        raise KeyboardInterrupt
+
+    sweep = SweepFolder(tmp_path, "x", resume=False)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, tmp_path / "run", watcher=Watcher(evaluated=stop))
+    saved = RunFolder(tmp_path / "run", resume=True)
+    text = saved.config.read_text()
+    text = text.replace("alpha = 0.1\n", "alpha = 5.0\n").replace("lr_min = 0.0", "lr_min = 0.01")
+    saved.config.write_text(text)
+    tensors, facts = saved.load()
+    facts["config"] |= {"alpha": 5.0, "lr_min": 0.01}
+    saved.save(tensors, facts)
+    assert sweep.left({"run": config}) == {"run": config}
+    ok("train", "--resume", "--out", tmp_path / "run")
+    train(config, tmp_path / "whole")
+    ended = [RunFolder(tmp_path / name, resume=True).load().tensors for name in ("run", "whole")]
+    assert all(torch.equal(ended[0][name], ended[1][name]) for name in ended[0])
+    assert bg.export(tmp_path / "run").keys() == bg.export(tmp_path / "whole").keys()

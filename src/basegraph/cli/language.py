@@ -115,6 +115,8 @@ def language(
     seeds = whole_numbers("--seed", seed, low=0)
     arms = methods.split(",") if methods else list(recipe.ARMS)
     tokens_per_second = number("--speed", speed, low=1e-6) if speed else None
+    if speed and not plan:
+        raise InvalidArgument("--speed", speed, "requires --plan")
     with nothing_left(out, keeps=not plan), ExitStack() as stack:
         folder = ResultFolder(
             out, outputs(chosen_splits), force=force or resume or plan or has_runs(out)

@@ -127,6 +127,8 @@ def learning(
     side_by_side = whole_number("--replicas", replicas, low=1)
     path = out or RESULTS / f"learning-{figure}-{data.replace(':', '-').replace('/', '-')}"
     step_time = number("--step-ms", step_ms, low=1e-6) if step_ms else None
+    if step_ms and not plan:
+        raise InvalidArgument("--step-ms", step_ms, "requires --plan")
     with nothing_left(path, keeps=not plan), ExitStack() as stack:
         folder = ResultFolder(path, outputs(drawn), force=force or resume or plan or has_runs(path))
         stack.enter_context(locked("--out", path))

@@ -86,8 +86,11 @@ def train(
         ),
     ] = "stacked",
     timeout: Annotated[
-        str, typer.Option(metavar="S", help="seconds after which a distributed node counts as lost")
-    ] = "300",
+        str | None,
+        typer.Option(
+            metavar="S", help="seconds after which a distributed node counts as lost [300]"
+        ),
+    ] = None,
     log: Annotated[
         str, typer.Option(metavar="NAMES", help="also log to tensorboard, wandb or mlflow")
     ] = "",
@@ -105,6 +108,8 @@ def train(
     Example: basegraph launch --nodes 5 -m basegraph train --engine distributed --out runs/live
     """
     start = _start(engine, out)
+    if timeout is not None and not start.distributed:
+        raise InvalidArgument("--timeout", timeout, "requires --engine distributed")
     resume = resume or start.continues(out)
     given = {name: parsed(name, text) for name, text in flags.items() if text is not None}
     settings = merged(_fields_of_file(config, out if resume else None), given)
@@ -139,8 +144,8 @@ def train(
         if start.distributed:
             from basegraph.training.elastic import train_distributed
 
-            patience = number("--timeout", timeout)
-            train_distributed(chosen, out, resume=resume, watcher=watcher, timeout=patience)
+            patience = {} if timeout is None else {"timeout": number("--timeout", timeout)}
+            train_distributed(chosen, out, resume=resume, watcher=watcher, **patience)
         else:
             from basegraph.training._train import train as train_here
 

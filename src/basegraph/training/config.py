@@ -6,6 +6,7 @@ differ between the nodes of a job.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -25,6 +26,12 @@ AUGMENTATIONS = ("crop", "flip", "erase")
 ABOVE_ZERO = ("above 0", lambda v: v > 0)
 FROM_ZERO = ("0 or above", lambda v: v >= 0)
 BELOW_ONE = ("in [0, 1)", lambda v: 0 <= v < 1)
+NEEDS = {
+    "alpha": ("split", "dirichlet"),
+    "lr_min": ("schedule", "cosine"),
+    "cosine_epochs": ("schedule", "cosine"),
+}
+"""Fields that have an effect with one value of another field only; refused with other values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +245,9 @@ class RunConfig:
         for name in ("lr_min", "warmup_start"):
             if getattr(self, name) > self.lr:
                 raise InvalidArgument(name, getattr(self, name), f"must be at most lr, {self.lr:g}")
-        if self.cosine_epochs and self.schedule != "cosine":
-            raise InvalidArgument("cosine_epochs", self.cosine_epochs, "needs schedule=cosine")
+        for name in without_effect(vars(self)):
+            other, value = NEEDS[name]
+            raise InvalidArgument(name, getattr(self, name), f"needs {other}={value}")
         self.augmentations()
         self.damping_share()
         self._require_outer()
@@ -308,6 +316,34 @@ SETTINGS: dict[str, Setting] = {f.name: f.metadata["setting"] for f in fields(Ru
 DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(RunConfig)}
 MISSING = {name: known.missing for name, known in SETTINGS.items() if known.missing is not None}
 """Fields that a configuration saved by an earlier version lacks, with what they were then."""
+
+
+def without_effect(fields: Mapping[str, Any]) -> list[str]:
+    """The fields that are set though they have no effect beside the others.
+
+    >>> without_effect({"alpha": 10.0, "split": "iid", "lr_min": 0.01})
+    ['alpha']
+    """
+    chosen = {**DEFAULTS, **fields}
+    return [
+        name
+        for name, (other, value) in NEEDS.items()
+        if chosen[name] != DEFAULTS[name] and chosen[other] != value
+    ]
+
+
+def as_saved(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a saved configuration means: an earlier version lacked fields and kept idle ones.
+
+    Args:
+        fields: The fields that were saved.
+
+    Returns:
+        Those with what the missing ones meant, and with the defaults of those without effect.
+
+    """
+    meant = {**MISSING, **fields}
+    return {**meant, **{name: DEFAULTS[name] for name in without_effect(meant)}}
 
 
 def _spread_algorithm(config: RunConfig) -> None:

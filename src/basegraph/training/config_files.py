@@ -7,7 +7,7 @@ from typing import Any
 
 from basegraph.errors import unknown
 from basegraph.storage import inputs
-from basegraph.training.config import MISSING, SETTINGS
+from basegraph.training.config import SETTINGS, as_saved
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def read_saved(path: Path) -> dict[str, Any]:
     """The fields that a run's own configuration file sets, or meant when it was written."""
-    return {**MISSING, **_known(path, inputs.read_own_toml(path))}
+    return as_saved(_known(path, inputs.read_own_toml(path)))
 
 
 def _known(path: Path, given: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from basegraph.engines.checkpoint import Checkpoint, CheckpointError, require_te
 from basegraph.engines.contract import EngineRun
 from basegraph.engines.vectors import by_name
 from basegraph.errors import InvalidArgument, RuntimeFailure, short
-from basegraph.training.config import MISSING
+from basegraph.training.config import as_saved
 from basegraph.training.folder import RunFolder
 from basegraph.training.metrics import Metrics, make_metrics
 from basegraph.training.problem import Facts, Problem, same_fingerprint
@@ -132,8 +132,9 @@ class Run:
 
     def _require_same(self, facts: dict[str, Any]) -> None:
         """Refuse what a run of other data, models or settings has saved."""
+        config = as_saved(facts["config"])
         for name, value in self.config.computes().items():
-            saved = facts["config"].get(name, MISSING.get(name))
+            saved = config.get(name)
             if saved != value:
                 raise InvalidArgument(
                     name, value, f"differs from the run that is resumed, which has {short(saved)}"
