@@ -107,6 +107,24 @@ def test_all_reduce_is_not_named_by_the_topology_that_it_ignores():
     ] == ("all-reduce")
 
 
+def test_alpha_is_that_of_a_dirichlet_split(tmp_path):
+    for seed in (0, 1):
+        for split in ("dirichlet", "iid"):
+            write_run(tmp_path / f"{split}-{seed}", 4, split=split, seed=seed)
+    text = ok("compare", tmp_path / "iid-0", "--csv", tmp_path / "one.csv").splitlines()
+    shown = dict(zip(text[0].split(), text[1].split(), strict=False))
+    assert (shown["α"], shown["lr"], shown["split"]) == ("–", "0.1", "iid")
+    assert [(row["alpha"], row["split"]) for row in read(tmp_path / "one.csv")] == [("", "iid")]
+    means = ok("compare", tmp_path, "--means", "--csv", tmp_path / "means.csv").splitlines()
+    assert means[0].split()[:6] == ["seeds", "algorithm", "topology", "α", "lr", "split"]
+    cells = [line.split()[3:6] for line in means[1:3]]
+    assert cells == [["0.1", "0.1", "dirichlet"], ["–", "0.1", "iid"]]
+    rows = [(r["alpha"], r["split"], r["seeds"]) for r in read(tmp_path / "means.csv")]
+    assert rows == [("0.1", "dirichlet", "2"), ("", "iid", "2")]
+    plain = ok("compare", tmp_path / "dirichlet-0").splitlines()[0].split()
+    assert "split" not in plain
+
+
 def test_settings_that_differ_have_a_column():
     """Seed 0 was trained with another path to the same data."""
     heading = ok("compare", RUNS).splitlines()[0].split()

@@ -114,7 +114,7 @@ def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None
         return [
             row["algorithm"],
             row["topology"],
-            *[row.get(name, "–") for name in settings],
+            *["–" if row.get(name) is None else row[name] for name in settings],
             row["epoch"],
             unit.cell(row, "test"),
             unit.cell(row, "test", "averaged"),

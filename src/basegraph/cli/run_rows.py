@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from basegraph.plots.colors import topology_of
-from basegraph.training.config import SETTINGS
+from basegraph.training.config import NEEDS, SETTINGS
 
 ALWAYS = ("alpha", "lr")
 """Settings that have a column even where all runs agree."""
@@ -20,19 +20,32 @@ NO_METRIC = ("run", "state", "epoch")
 def varied(configs: list[dict[str, Any]]) -> list[str]:
     """The settings that a table needs columns for: α, lr, and those in which runs differ.
 
+    The split has one, too, where it is not by α.
+
     >>> varied([{"alpha": 0.1, "lr": 0.1, "nodes": n, "seed": n} for n in (5, 25)])
     ['alpha', 'lr', 'nodes']
+    >>> varied([{"split": "iid"}])
+    ['alpha', 'lr', 'split']
     """
     names = sorted({name for config in configs for name in config} - FREE - NAMED - {*ALWAYS})
-    differing = [n for n in names if len({repr(config.get(n)) for config in configs}) > 1]
-    return [*ALWAYS, *differing]
+    differing = {n for n in names if len({repr(config.get(n)) for config in configs}) > 1}
+    told = differing if all(map(split_by_alpha, configs)) else {*differing, "split"}
+    return [*ALWAYS, *sorted(told)]
+
+
+def split_by_alpha(config: Mapping[str, Any]) -> bool:
+    """Whether α has a part in how a run's data is split."""
+    other, value = NEEDS["alpha"]
+    return bool(config.get(other, value) == value)
 
 
 def run_row(run: dict[str, Any]) -> dict[str, Any]:
-    """A run: its name, its settings, and where it ended."""
+    """A run: its name, its settings (α None where data is not split by it), where it ended."""
     config = run["config"]
     settings = {name: config[name] for name in SETTINGS if name in config and name not in FREE}
     settings |= {"topology": topology_of(config), "state": run["state"]}
+    if not split_by_alpha(config):
+        settings["alpha"] = None
     return {"run": run["run"], **settings, **run["rows"][-1]}
 
 
