@@ -135,7 +135,14 @@ def test_stability_is_that_of_the_outer_steps(inner):
         (lambda: composed(outer="dsgd-ceca"), "outer='dsgd-ceca': keeps two vectors per node"),
         (lambda: bg.RunConfig(outer="dsgd-ceca"), "outer='dsgd-ceca': keeps two vectors per node"),
         (lambda: bg.RunConfig(outer="dsgdmm"), "outer='dsgdmm': did you mean 'dsgdm'"),
-        (lambda: bg.RunConfig(outer="dsgdm:momentum=2"), r"momentum=2\.0: must be a number in"),
+        (
+            lambda: bg.RunConfig(outer="dsgdm:momentum=2"),
+            r"^outer='dsgdm:momentum=2': momentum=2\.0: must be a number in \[0, 1\)",
+        ),
+        (
+            lambda: bg.RunConfig(outer="dsgdm:nesterov=1"),
+            "^outer='dsgdm:nesterov=1': nesterov=1: must be True or False",
+        ),
         (lambda: bg.RunConfig(outer="dsgdm", outer_lr=0), r"outer_lr=0\.0: must be a number above"),
         (lambda: bg.RunConfig(outer_lr=0.5), r"outer_lr=0\.5: needs outer"),
     ],

@@ -111,6 +111,7 @@ def test_a_state_of_another_kind_is_refused():
         ({"outer": None}, r"outer_lr=0\.6: needs outer="),
         ({"outer": "dsgdmm"}, "outer='dsgdmm': did you mean 'dsgdm'"),
         ({"outer": "dsgdm:nesterof=true"}, "option of dsgdm='nesterof'"),
+        ({"outer": "dsgdm:momentum=2"}, r"^outer='dsgdm:momentum=2': momentum=2\.0: must be a"),
         ({"order": "combine-then-adapt"}, "order='combine-then-adapt': is not for an outer"),
     ],
 )

@@ -138,7 +138,11 @@ def outer_method(spec: str | Method) -> Method:
             raise InvalidArgument("outer", spec.name, "has an outer method already")
         return _with_one_vector(spec)
     name, options = parse("outer", spec, ALGORITHMS)
-    return _with_one_vector(ALGORITHMS[name](**options))
+    try:
+        outer = ALGORITHMS[name](**options)
+    except InvalidArgument as error:  # an option, which the inner method may have by that name, too
+        raise InvalidArgument("outer", spec, str(error)) from None
+    return _with_one_vector(outer)
 
 
 def _with_one_vector(outer: Method) -> Method:
