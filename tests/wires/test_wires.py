@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import basegraph as bg
 from basegraph.errors import InvalidArgument
 from basegraph.wires import WIRES, wire
 from basegraph.wires.contract import layout_bytes, unpacked
@@ -170,3 +171,22 @@ def test_the_average_stays_with_several_neighbors():
     shown = ["consensus", "--nodes", 3, "--topologies", "ring", "--steps", 1000, "--json"]
     rows = json.loads(ok(*shown, "--wire", "fp8"))
     assert max(row["average_moved"] for row in rows) < 2e-7
+
+
+@pytest.mark.parametrize("spec", ["int8", "bf16"])
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"algorithm": "gradient-tracking"}, "gradient-tracking"),
+        ({"algorithm": "adamw:mix_moments=true"}, "adamw:mix_moments=true"),
+        ({"algorithm": "adamw", "outer": "adamw:mix_moments=true"}, "adamw+adamw:mix_moments=true"),
+    ],
+)
+def test_methods_that_mix_more_are_named_with_what_makes_them(spec, fields, named, tmp_path):
+    config = bg.RunConfig(nodes=3, epochs=1, topology="ring", wire=spec, **fields)
+    with pytest.raises(InvalidArgument) as refusal:
+        bg.train(config, tmp_path / "run")
+    assert str(refusal.value) == (
+        f"wire='{spec}': is for methods that mix the model alone (dsgd, dsgdm, qg-dsgdm, adamw), "
+        f"not {named}"
+    )

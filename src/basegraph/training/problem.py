@@ -32,7 +32,7 @@ from basegraph.training.schedule import learning_rate
 from basegraph.training.selection import at_the_end, everything, on_the_way
 from basegraph.training.tokens import TokenScores, default_loss, measure_of
 from basegraph.training.traffic import BytesSent
-from basegraph.wires.catalog import MIX_MODEL_ALONE, mixes_model_alone, require_wire, wire
+from basegraph.wires.catalog import require_model_alone, require_wire, wire
 from basegraph.wires.contract import Wire
 
 
@@ -245,8 +245,8 @@ def _wire(config: RunConfig, t: AnyTopology, method: Method) -> Wire:
     """How models are sent, refused where it does not go with the topology and the method."""
     chosen = wire(config.wire)
     require_wire(chosen, t, method)
-    if not chosen.keeps(torch.float32) and not mixes_model_alone(method):
-        raise InvalidArgument("wire", chosen.spec, f"is for {MIX_MODEL_ALONE}, not {method.name}")
+    if not chosen.keeps(torch.float32):
+        require_model_alone(chosen, method)
     return chosen
 
 

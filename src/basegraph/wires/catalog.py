@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from basegraph.algorithms.catalog import ALGORITHMS
 from basegraph.algorithms.method import Method
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.specs import catalog, parse
@@ -27,7 +28,6 @@ WIRES = catalog(
     typed=True,
 )
 """Name -> wire, with its options and their defaults."""
-MIX_MODEL_ALONE = "methods that mix the model alone (dsgd, dsgdm, qg-dsgdm, adamw)"
 
 
 def wire(spec: str | torch.dtype | Wire) -> Wire:
@@ -82,12 +82,8 @@ def require_wire(wire: Wire, topology: AnyTopology, method: Method | None = None
     """
     if not wire.compresses:
         return
-    if method is not None and not mixes_model_alone(method):
-        raise InvalidArgument(
-            "wire",
-            wire.spec,
-            f"is for {MIX_MODEL_ALONE}, not {method.name}",
-        )
+    if method is not None:
+        require_model_alone(wire, method)
     if isinstance(topology, TwoStateSequence):
         raise InvalidArgument("wire", wire.spec, f"is for one vector per node, not {topology.spec}")
     if wire.links and (topology.period is None or not topology.symmetric):
@@ -100,7 +96,29 @@ def require_wire(wire: Wire, topology: AnyTopology, method: Method | None = None
         )
 
 
+def require_model_alone(wire: Wire, method: Method) -> None:
+    """Refuse a wire for a method of which a round mixes more than the model.
+
+    Args:
+        wire: The wire.
+        method: What is mixed.
+
+    Raises:
+        InvalidArgument: If it mixes more, or its state relies on an exact mix; says what does not.
+
+    """
+    if not mixes_model_alone(method):
+        options = (method.outer or method).mixing_options
+        name = f"{method.name}:{','.join(options)}" if options else method.name
+        raise InvalidArgument("wire", wire.spec, f"is for {_MIX_MODEL_ALONE}, not {name}")
+
+
 def mixes_model_alone(method: Method) -> bool:
     """Whether a round mixes the model and nothing else, and no state relies on an exact mix."""
     one = method.messages == 1 and method.vectors == 1 and not method.centralized
     return one and method.keeps_state
+
+
+_MIX_MODEL_ALONE = "methods that mix the model alone ({})".format(
+    ", ".join(name for name, entry in ALGORITHMS.items() if mixes_model_alone(entry()))
+)
