@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -12,6 +14,7 @@ from basegraph.data.catalog import load
 from basegraph.engines import checkpoint
 from basegraph.models.networks import build
 from support.cli import ok, run_here
+from support.runs import write_run
 
 CONFIG = bg.RunConfig(nodes=3, epochs=2, batch=32, warmup=0)
 
@@ -84,6 +87,24 @@ def test_mistakes_are_one_line(run, tmp_path):
         assert done.returncode == 2
         assert complaint in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_a_run_without_a_checkpoint_says_whether_one_will_come(tmp_path):
+    """A run that has ended keeps none if it was told so."""
+    ended = replace(CONFIG, epochs=1, checkpoint_last=False)
+    bg.train(ended, tmp_path / "ended")
+    complaint = (
+        r"checkpoint\.safetensors: the run has ended and kept no checkpoint; to have one, train "
+        r"again with its config\.toml and checkpoint_last=true"
+    )
+    with pytest.raises(bg.BasegraphError, match=complaint):
+        bg.export(tmp_path / "ended")
+    begun = write_run(tmp_path / "begun", 0)
+    with pytest.raises(bg.BasegraphError, match="no checkpoint yet"):
+        bg.export(begun)
+    again = ["--config", tmp_path / "ended" / "config.toml", "--checkpoint-last", "true"]
+    ok("train", *again, "--out", tmp_path / "again")
+    assert bg.export(tmp_path / "again")
 
 
 def test_a_checkpoint_of_an_earlier_version_is_named(run, tmp_path):

@@ -18,6 +18,7 @@ from basegraph.topologies.core.integers import node as require_node
 from basegraph.training.config import RunConfig
 from basegraph.training.config_files import read_saved
 from basegraph.training.folder import FACTS, RunFolder
+from basegraph.training.status import FINISHED, read_status
 
 
 def export(
@@ -48,7 +49,7 @@ def export(
     """
     folder = RunFolder(Path(run), resume=True, argument="run")
     if not folder.checkpoint.is_file():
-        raise CheckpointError(f"{folder.checkpoint}: no checkpoint yet")
+        raise CheckpointError(f"{folder.checkpoint}: {_why_missing(folder)}")
     saved = load(folder.checkpoint, FACTS)
     config = RunConfig(**read_saved(folder.config))
     models_nd = _models(saved, config, algorithm)
@@ -57,6 +58,16 @@ def export(
     else:
         x_d = models_nd[require_node(node, len(models_nd), "node")]
     return _parameters(saved.facts, x_d, folder.checkpoint)
+
+
+def _why_missing(folder: RunFolder) -> str:
+    """Why a run has no checkpoint, and how the next one gets it."""
+    if read_status(folder.path).state != FINISHED:
+        return "no checkpoint yet"
+    return (
+        "the run has ended and kept no checkpoint; to have one, train again with its config.toml "
+        "and checkpoint_last=true"
+    )
 
 
 def _models(saved: Checkpoint, config: RunConfig, algorithm: Method | None) -> Tensor:
