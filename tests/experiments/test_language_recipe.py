@@ -118,8 +118,11 @@ def test_other_seeds_made_before_all_rates_are_tried_are_in_the_table(made):
 
 
 def test_local_steps_that_never_communicate_are_refused(tmp_path):
-    with pytest.raises(InvalidArgument, match="communicates every 32 steps, and a run has only 8"):
+    complaint = "arms='{}': needs at least 32 steps; a run has 8: give methods without it, or more"
+    with pytest.raises(InvalidArgument, match=complaint.format("diloco")):
         experiment(tmp_path, arms=("all-reduce", "diloco"))
+    with pytest.raises(InvalidArgument, match=complaint.format("diloco,gossip-diloco")):
+        experiment(tmp_path, arms=list(ARMS))
 
 
 def test_no_run_begins_when_the_time_is_over(tmp_path):

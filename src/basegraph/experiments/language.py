@@ -100,12 +100,13 @@ class Experiment(Campaign[tuple[str, str], Key]):
             if arm not in ARMS:
                 raise unknown("arms", arm, ARMS)
         steps = settings["epochs"] * settings["epoch_steps"]
-        for arm in arms:
-            every = ARMS[arm].get("local_steps", 1)
-            if steps < every:
-                raise InvalidArgument(
-                    "arms", arm, f"communicates every {every} steps, and a run has only {steps}"
-                )
+        if rare := [arm for arm in arms if ARMS[arm].get("local_steps", 1) > steps]:
+            raise InvalidArgument(
+                "arms",
+                ",".join(dict.fromkeys(rare)),
+                f"needs at least {LOCAL_STEPS} steps; a run has {steps}: give methods without it, "
+                "or more epochs",
+            )
         super().__init__(folder, settings, self.pairs, rates, seeds, resume=resume)
 
     def key(self, cell: tuple[str, str], lr: float, seed: int) -> Key:

@@ -143,7 +143,9 @@ def gpt(
 ) -> nn.Module:
     """A transformer in the style of Llama: RMSNorm, rotary positions, SwiGLU, tied embedding."""
     if vocabulary and vocabulary < tokens:
-        raise InvalidArgument("vocabulary", vocabulary, f"the dataset has {tokens} tokens")
+        raise InvalidArgument(
+            "vocabulary", vocabulary, f"must be 0 (the dataset's {tokens}) or at least {tokens}"
+        )
     return GPT(
         vocabulary or tokens, layers=layers, width=width, heads=heads, context=context, ffn=ffn
     )
