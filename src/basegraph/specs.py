@@ -165,17 +165,21 @@ def split_spec(argument: str, spec: str, known: Collection[str]) -> tuple[str, d
 def split_specs(text: str) -> list[str]:
     """The specs in a text, separated by commas; an option belongs to the spec before it.
 
+    Spaces around commas do not count. An empty item stays, and is refused as a name.
+
     Example:
-        >>> split_specs("base:k=1,ring,u-equistatic:degree=2,seed=3")
+        >>> split_specs("base:k=1, ring, u-equistatic:degree=2, seed=3")
         ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
+        >>> split_specs("ring,,torus"), split_specs("")
+        (['ring', '', 'torus'], [])
 
     """
     specs: list[str] = []
-    for item in text.split(","):
+    for item in text.split(",") if text.strip() else []:
         if specs and "=" in item.partition(":")[0]:
-            specs[-1] += f",{item}"
-        elif item:
-            specs.append(item)
+            specs[-1] += f",{item.strip()}"
+        else:
+            specs.append(item.strip())
     return specs
 
 

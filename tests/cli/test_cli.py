@@ -214,6 +214,10 @@ def test_lengths_that_meet_the_lower_bound():
         (["verify", "one-peer-hypercube", "-n", "6"], "--nodes=6: one-peer-hypercube needs"),
         (["lengths", "--topologies", "ring"], "--topologies='ring': not known"),
         (["lengths", "--topologies", ""], "--topologies='': must name some of"),
+        (["lengths", "--topologies", "base,,short"], "--topologies='': not known"),
+        (["consensus", "--topologies", "base:k=1,"], "--topologies='': not known"),
+        (["consensus", "--topologies", " "], "--topologies=' ': must name at least one"),
+        (["bench", "model", "--topologies", "ring,"], "--topologies='': not known"),
         (["lengths", "-n", "5", "--plot", "x.txt"], "--plot='x.txt': must end in .png"),
     ],
 )
@@ -224,6 +228,17 @@ def test_mistakes_get_one_line_and_exit_code_2(arguments, complaint, tmp_path):
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_spaces_around_commas_do_not_count():
+    flags = ["-n", "6", "--topologies"]
+    for command, spaced, plain in (
+        (["consensus", "--steps", "3"], "base:k=1, ring ,u-equistatic:degree=2, seed=3",
+         "base:k=1,ring,u-equistatic:degree=2,seed=3"),
+        (["lengths", "-k", "1"], " base, short", "base,short"),
+        (["bench", "model"], "ring, all-reduce-halving", "ring,all-reduce-halving"),
+    ):  # fmt: skip
+        assert ok(*command, *flags, spaced, "--json") == ok(*command, *flags, plain, "--json")
 
 
 def test_files_are_not_overwritten_without_force(tmp_path):

@@ -32,6 +32,15 @@ def complete_algorithm(incomplete: str) -> list[str]:
     return [name for name in ALGORITHMS if name.startswith(incomplete)]
 
 
+def items(text: str) -> list[str]:
+    """The items of a list as it is written; spaces around commas do not count.
+
+    >>> items("domains, iid")
+    ['domains', 'iid']
+    """
+    return [item.strip() for item in text.split(",")]
+
+
 def whole_numbers(argument: str, text: str, *, low: int = 1) -> list[int]:
     """Numbers written as `25`, `2:200` (both ends included) or `4,8,16:20`.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from basegraph.cli.arguments import Force, check_picture, whole_number, whole_numbers
+from basegraph.cli.arguments import Force, check_picture, items, whole_number, whole_numbers
 from basegraph.cli.output import as_json, progress, table
 from basegraph.errors import InvalidArgument
 from basegraph.experiments import VGG_11_PARAMETERS
@@ -134,9 +134,8 @@ def model(
 
 def _names(text: str) -> list[str]:
     """Specs and forms of all-reduce, as they were written."""
-    items = text.split(",")
     names: list[str] = []
-    for reduces, run in groupby(items, key=lambda item: item in ALL_REDUCES):
+    for reduces, run in groupby(items(text), key=lambda item: item in ALL_REDUCES):
         some = list(run)
         names += some if reduces else parse_specs("--topologies", ",".join(some))
     return list(dict.fromkeys(names))

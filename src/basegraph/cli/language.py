@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from basegraph.cli.arguments import Force, number, refuse_torchrun, whole_number, whole_numbers
+from basegraph.cli.arguments import (
+    Force,
+    items,
+    number,
+    refuse_torchrun,
+    whole_number,
+    whole_numbers,
+)
 from basegraph.cli.output import as_json
 from basegraph.cli.reproduce import (
     ALONE,
@@ -82,7 +89,7 @@ def language(
     from basegraph.experiments.reporting import origins
     from basegraph.models.networks import context_of
 
-    chosen_splits = splits.split(",")
+    chosen_splits = items(splits)
     for split in chosen_splits:
         if split not in recipe.SPLITS:
             raise InvalidArgument("--splits", split, f"must be some of {', '.join(recipe.SPLITS)}")
@@ -113,7 +120,7 @@ def language(
     side_by_side = whole_number("--replicas", replicas, low=1)
     rates = [number("--lr", text) for text in lr.split(",")]
     seeds = whole_numbers("--seed", seed, low=0)
-    arms = methods.split(",") if methods else list(recipe.ARMS)
+    arms = items(methods) if methods else list(recipe.ARMS)
     tokens_per_second = number("--speed", speed, low=1e-6) if speed else None
     if speed and not plan:
         raise InvalidArgument("--speed", speed, "requires --plan")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from basegraph.cli.arguments import Force, check_picture, whole_numbers
+from basegraph.cli.arguments import Force, check_picture, items, whole_numbers
 from basegraph.cli.output import as_json, table
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.experiments.lengths import measure
@@ -47,7 +47,7 @@ def lengths(
 
     Example: basegraph lengths --nodes 2:200 --degree 1:5 --plot lengths.png
     """
-    names = [name for name in topologies.split(",") if name]
+    names = items(topologies) if topologies else []
     with_k = [name for name, builder in TOPOLOGIES.items() if "k" in builder.options]
     with_k += TWO_STATE_NAMES
     for name in names:
