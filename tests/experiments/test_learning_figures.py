@@ -6,7 +6,7 @@ import pytest
 
 import basegraph as bg
 from basegraph.experiments.claims import CLAIMS
-from basegraph.experiments.learning import FIGURES, Cell, Key, cells_of, preset
+from basegraph.experiments.learning import FIGURES, Cell, Key, cells_of, plain, preset
 from basegraph.experiments.learning_report import _shown, milestones
 from basegraph.plots.learning import labels
 from basegraph.training.config import RunConfig
@@ -22,6 +22,23 @@ def test_the_cells_of_the_figures():
         "as the paper says of n = 24"
     )
     assert set(CLAIMS) == set(FIGURES)
+
+
+def test_every_topology_and_method_has_one_name():
+    for figure in FIGURES.values():
+        assert plain(figure) == figure
+    written = FIGURES["dsgd"]._replace(
+        topologies=("ring", "base", "base:redundant=true,k=1", "one-peer-u-equidyn:seed=0"),
+        methods=(
+            "d2:damping=1", "d2:damping=none", "d2:damping=auto",
+            "dsgdm:nesterov=false,momentum=0.90", "dsgdm:nesterov=true,momentum=0.50",
+            "adamw:order=adapt-then-combine,beta2=0.95",
+        ),
+    )  # fmt: skip
+    assert plain(written).topologies == ("ring", "base:k=1", "one-peer-u-equidyn")
+    assert plain(written).methods == (
+        "d2", "d2:damping=auto", "dsgdm", "dsgdm:momentum=0.5,nesterov=true", "adamw:beta2=0.95"
+    )  # fmt: skip
 
 
 def test_seeds_share_a_curve_and_topologies_do_not():

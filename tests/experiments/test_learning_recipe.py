@@ -173,13 +173,14 @@ def test_all_reduce_is_no_method_to_choose(methods, tmp_path):
 
 def test_what_is_given_twice_is_made_once(tmp_path):
     twice = ["--dataset", "digits", "--epochs", "2", "--seed", "0,0", "--lr", "0.1,0.1",
-             "--nodes", "4,4", "--alpha", "0.1,0.1", "--topologies", "ring,ring",
-             "--methods", "dsgdm,dsgdm"]  # fmt: skip
+             "--nodes", "4,4", "--alpha", "0.1,0.1", "--topologies", "ring,ring, base,base:k=1",
+             "--methods", "dsgdm,dsgdm:momentum=0.9"]  # fmt: skip
     out = ok("reproduce", "learning", "dsgd", *twice, "--plan", "--json", "--out", tmp_path / "f")
     plan = json.loads(out)
     assert [(row["topology"], row["runs"]) for row in plan["plan"]] == [
         ("all-reduce", 1),
         ("ring", 1),
+        ("base:k=1", 1),
     ]
     assert plan["left_out"] == []
 
@@ -209,6 +210,9 @@ def test_another_setting_on_resume_is_named(tmp_path):
         (["dsgd", "--step-ms", "25"], "--step-ms='25': requires --plan"),
         (["dsdg"], "FIGURE='dsdg': did you mean 'dsgd'?"),
         (["dsgd", "--topologies", "rign"], "--topologies='rign': did you mean 'ring'?"),
+        (["dsgd", "--topologies", "base,base:k=0"], "--topologies='base:k=0': k=0: must be"),
+        (["dsgd", "--topologies", "one-peer-hypercube"], "--nodes=25: one-peer-hypercube needs"),
+        (["dsgd", "--methods", "dsgdm:momentum=2"], "--methods='dsgdm:momentum=2': momentum=2"),
         (["dsgd", "--settings", "his"], "--settings='his': must be published or ours"),
         (["dsgd", "--dataset", "text"], "--dataset='text': must be images, not a text"),
         (["dsgd", "--dataset", "digits", "--lr", "0.00001"], "must be at most lr, 1e-05"),

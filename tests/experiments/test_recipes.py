@@ -40,6 +40,24 @@ def test_pairs_experiment_compares_within_seeds(tmp_path):
         assert (folder / name).stat().st_size > 0
 
 
+@pytest.mark.parametrize("reference", ["base", "one-peer-exponential"])
+def test_the_reference_of_pairs_is_found_by_any_of_its_names(reference, tmp_path):
+    folder = ResultFolder(tmp_path / "out", pairs.outputs([0.1]), force=False)
+    names = [reference, "euclid:home=true", pairs.REFERENCE]
+    table = pairs.reproduce(folder, {**FIXED, "nodes": 4, "epochs": 1}, [0], [0.1], names)
+    gains = {row["topology"].split(" = ")[0]: row["above base:k=1"] for row in table}
+    assert gains.keys() <= {"base:k=1", "one-peer-exponential", "euclid:home=true"}
+    assert all(isinstance(gain, float) for gain in gains.values())
+    with open(folder / "runs.csv", encoding="utf-8") as file:
+        assert len({row["topology"] for row in csv.DictReader(file)}) == len(gains)
+
+
+def test_pairs_name_a_topology_whose_options_are_refused(tmp_path):
+    done = run_here("reproduce", "pairs", "--topologies", "base:k=0", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "--topologies='base:k=0': k=0: must be an integer ≥ 1" in done.stderr
+
+
 def test_pairs_of_which_none_ends_are_one_line(tmp_path):
     flags = [
         "--lr",

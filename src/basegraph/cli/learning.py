@@ -158,6 +158,8 @@ def learning(
 
 def _chosen(figure: Figure, topologies: str, methods: str, alpha: str, nodes: str) -> Figure:
     """The figure with what the flags say instead; empty: as it is."""
+    from basegraph.experiments.learning import plain
+
     if topologies:
         figure = figure._replace(topologies=_each(parse_specs("--topologies", topologies)))
     if methods:
@@ -169,7 +171,7 @@ def _chosen(figure: Figure, topologies: str, methods: str, alpha: str, nodes: st
     for method in figure.methods:
         if method.startswith("allreduce-"):
             raise InvalidArgument("--methods", method, "is in every figure: leave it out")
-    return figure
+    return plain(figure)
 
 
 def _each(values: Iterable[T]) -> tuple[T, ...]:

@@ -111,6 +111,33 @@ def _dashed(value: object) -> str:
     return re.sub(r"[:,/]+", "-", str(value))
 
 
+def topology_of_list(spec: str, n: int) -> Any:
+    """The topology of a spec among several; a refusal of its options names the spec.
+
+    Args:
+        spec: One of the `topologies`.
+        n: Number of nodes.
+
+    Raises:
+        InvalidArgument: If there is no such topology for this n.
+
+    Example:
+        >>> topology_of_list("base", 25)
+        <base:k=1, 25 nodes, 9 rounds, degree 1>
+        >>> topology_of_list("base:k=0", 25)
+        Traceback (most recent call last):
+            ...
+        basegraph.errors.InvalidArgument: topologies='base:k=0': k=0: must be an integer ≥ 1
+
+    """
+    try:
+        return topology(spec, n)
+    except InvalidArgument as error:
+        if error.argument == "n":
+            raise
+        raise InvalidArgument("topologies", spec, str(error)) from None
+
+
 def dataset_of(config: RunConfig) -> Dataset:
     """The dataset of a run; the last one is kept for the next run."""
     folder = data_folder(Path(config.data_dir) if config.data_dir else None)

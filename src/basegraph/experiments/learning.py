@@ -6,18 +6,21 @@ learning rate of a cell is the one of {0.1, 0.01, 0.001} that validates best on 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from basegraph.algorithms._stability import Unstable
+from basegraph.algorithms.catalog import ALGORITHMS, parse_algorithm
 from basegraph.data.partition import hold_out
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.campaign import Campaign, seconds_together
-from basegraph.experiments.grid import dataset_of, run_name
+from basegraph.experiments.grid import dataset_of, run_name, topology_of_list
 from basegraph.experiments.store import ResultFolder
+from basegraph.specs import spec_of
 from basegraph.topologies.catalog import topology
 from basegraph.topologies.core.sequence import Sequence
-from basegraph.training.config import RunConfig
+from basegraph.training.config import DEFAULTS, RunConfig
 from basegraph.training.metrics import Metrics
 from basegraph.training.modules import model_form
 from basegraph.training.problem import make_method
@@ -89,6 +92,48 @@ FIGURES = {
     ),
 }
 """The paper's training figures, Fig. 7 and the ones of its appendices, and a quick one on MNIST."""
+
+
+def plain(figure: Figure) -> Figure:
+    """The figure with one name for each topology and method, however they are written.
+
+    Topologies have their own spec, but for a seed of 0; methods the options that change them.
+
+    Example:
+        >>> written = ("base", "base:k=1", "d-equistatic:seed=0,degree=2")
+        >>> plain(Figure((0.1,), (25,), written, ("dsgdm:momentum=0.9", "dsgdm"))).methods
+        ('dsgdm',)
+        >>> plain(Figure((0.1,), (25,), written)).topologies
+        ('base:k=1', 'd-equistatic:degree=2')
+
+    Raises:
+        InvalidArgument: If a topology or a method refuses its options.
+
+    """
+    built = [topology_of_list(spec, figure.nodes[0]) for spec in figure.topologies]
+    names = [re.sub("[:,]seed=0$", "", t.spec) for t in built]
+    methods = [_plain_method(spec) for spec in figure.methods]
+    return figure._replace(
+        topologies=tuple(dict.fromkeys(names)), methods=tuple(dict.fromkeys(methods))
+    )
+
+
+def _plain_method(spec: str) -> str:
+    """A method's spec without options that have their defaults."""
+    try:
+        RunConfig(algorithm=spec)
+    except InvalidArgument as error:
+        raise InvalidArgument("methods", spec, str(error)) from None
+    name, written = parse_algorithm(spec)
+    defaults = ALGORITHMS[name].options
+    return spec_of(
+        name,
+        {
+            option: value
+            for option, value in sorted(written.items())
+            if value not in (defaults[option], DEFAULTS.get(option))
+        },
+    )
 
 
 def paper_model(dataset: str) -> str:
@@ -190,7 +235,7 @@ def cells_of(figure: Figure) -> Cells:
             for method in figure.methods:
                 rounds: dict[str, object] = {}
                 for spec in figure.topologies:
-                    t = topology(spec, n)
+                    t = topology_of_list(spec, n)
                     period = list(t) if isinstance(t, Sequence) else spec
                     same = next((s for s, other in rounds.items() if other == period), None)
                     cell = Cell(alpha, n, method, spec)

@@ -17,7 +17,7 @@ from typing import Any
 
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.experiments.campaign import rounded, spread, standard_error
-from basegraph.experiments.grid import expand
+from basegraph.experiments.grid import expand, topology_of_list
 from basegraph.experiments.reporting import markdown
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
@@ -54,7 +54,8 @@ def outputs(rates: list[float]) -> list[str]:
 
 def distinct_topologies(names: Iterable[str], n: int) -> dict[str, list[str]]:
     """The topologies to be trained, each with all its names for this n."""
-    rounds = {name: list(_sequence(name, n)) for name in names}
+    built = [_sequence(name, n) for name in names]
+    rounds = {t.spec: list(t) for t in built}  # however a topology is written
     aliases: dict[str, list[str]] = {}
     for name, period in rounds.items():
         first = next((other for other in aliases if rounds[other] == period), name)
@@ -119,7 +120,7 @@ def summary(
         if not rows:
             continue
         shares = {seed: 100 * row["test_accuracy"] for seed, row in rows.items()}
-        beside = ended.get(REFERENCE, {})
+        beside = next((ended[first] for first in names if REFERENCE in names[first]), {})
         reference = {seed: 100 * row["test_accuracy"] for seed, row in beside.items()}
         gains = [shares[seed] - reference[seed] for seed in shares if seed in reference]
         table.append(
@@ -152,7 +153,7 @@ def properties(name: str, n: int) -> dict[str, Any]:
 
 
 def _sequence(name: str, n: int) -> Sequence | TwoStateSequence:
-    t: AnyTopology = topology(name, n)
+    t: AnyTopology = topology_of_list(name, n)
     if not isinstance(t, Sequence | TwoStateSequence) or t.max_degree > 1:
         raise InvalidArgument("topologies", name, "must have a period and one neighbor a round")
     return t
