@@ -24,6 +24,20 @@ def test_the_cells_of_the_figures():
     assert set(CLAIMS) == set(FIGURES)
 
 
+def test_what_is_unstable_is_left_out_whatever_the_method():
+    asked = FIGURES["methods"]._replace(
+        topologies=("base:k=1", "ring"),
+        methods=("d2", "d2:damping=auto", "d2-published", "exact-diffusion"),
+    )
+    cells = cells_of(asked)
+    assert [(c.method, c.topology) for c in cells.unstable] == [
+        ("d2", "base:k=1"), ("exact-diffusion", "base:k=1")
+    ]  # fmt: skip
+    trained = {(c.method, c.topology) for c in cells.trained}
+    assert {("d2", "ring"), ("d2:damping=auto", "base:k=1"), ("d2-published", "ring")} < trained
+    assert not trained & {(c.method, c.topology) for c in cells.unstable}
+
+
 def test_every_topology_and_method_has_one_name():
     for figure in FIGURES.values():
         assert plain(figure) == figure

@@ -236,6 +236,14 @@ def test_other_methods_than_the_figures(tmp_path):
     }
 
 
+def test_what_is_unstable_is_named(tmp_path):
+    command = ["reproduce", "learning", "methods", *TINY, "-n", "5", "--methods", "d2"]
+    out = ok(*command, "--plan", "--json", "--out", tmp_path / "f")
+    plan = json.loads(out)
+    assert [row["topology"] for row in plan["plan"]] == ["all-reduce", "ring"]
+    assert plan["left_out"] == ["d2, n=5, base:k=1: unstable"]
+
+
 def test_all_reduce_is_in_no_panel_of_a_method_of_several(tmp_path):
     """Its difference from base would depend on which method comes first."""
     command = ["reproduce", "learning", "methods", *TINY, "--seed", "0", "--lr", "0.1"]

@@ -223,7 +223,8 @@ class Cells(NamedTuple):
     same: dict[Cell, Cell]
     """Cells that are not, because another has the same rounds."""
     unstable: list[Cell]
-    """Cells that are not, because D² is unstable there whatever its damping."""
+    """Cells that are not, because the method is unstable there: D² with `damping=auto` whatever its
+    damping."""
 
 
 def cells_of(figure: Figure) -> Cells:
@@ -243,11 +244,8 @@ def cells_of(figure: Figure) -> Cells:
                         cells.same[cell] = cell._replace(topology=same)
                         continue
                     rounds[spec] = period
-                    config = RunConfig(
-                        algorithm=method, topology=spec, nodes=n, allow_unstable=True
-                    )
                     try:
-                        make_method(config, t)
+                        make_method(RunConfig(algorithm=method, topology=spec, nodes=n), t)
                     except Unstable:
                         cells.unstable.append(cell)
                     else:
@@ -293,6 +291,7 @@ class Experiment(Campaign[Cell, Key]):
         fields = {"alpha": cell.alpha, "nodes": cell.nodes, "algorithm": cell.method}
         if cell.topology == ALL_REDUCE:
             return fields
+        # `cells_of` has left out what is unstable: that need not be found out for every run.
         return {**fields, "topology": cell.topology, "allow_unstable": True}
 
     def penalty(self, row: Metrics) -> float:
@@ -336,7 +335,7 @@ class Experiment(Campaign[Cell, Key]):
     def left_out(self) -> list[str]:
         """Lines about the cells that are not trained, and why."""
         same = [f"{_said(c)}: is {other.topology}" for c, other in self.every.same.items()]
-        unstable = [f"{_said(c)}: unstable for every damping" for c in self.every.unstable]
+        unstable = [f"{_said(c)}: unstable{_of_any(c.method)}" for c in self.every.unstable]
         return list(dict.fromkeys([*same, *unstable]))
 
     def measured_ms_per_step(self) -> float | None:
@@ -345,6 +344,10 @@ class Experiment(Campaign[Cell, Key]):
         steps = sum(row["step"] * key.cell.nodes / 25 for key, row in ends.items())
         seconds = seconds_together(ends.values())
         return 1000 * seconds / steps if seconds else None
+
+
+def _of_any(method: str) -> str:
+    return " for every damping" if RunConfig(algorithm=method).damping == "auto" else ""
 
 
 def _said(cell: Cell) -> str:
