@@ -18,9 +18,14 @@ def ends(**accuracies):
     }
 
 
+def rows_of(figure, curves, lost=None, panels=(PANEL,), cells=None, seeds=(0, 1, 2)):
+    """The rows of a figure that consists of these cells, or of those that there are."""
+    lost = lost or {}
+    return judged(figure, panels, cells or [*curves, *lost], seeds, curves, lost)
+
+
 def verdicts(figure, curves, lost=None):
-    rows = judged(figure, [PANEL], curves, lost or {})
-    return {row["the paper"]: row["verdict"] for row in rows}
+    return {row["the paper"]: row["verdict"] for row in rows_of(figure, curves, lost)}
 
 
 def test_claims_are_judged_by_differences_within_seeds():
@@ -36,14 +41,14 @@ def test_claims_are_judged_by_differences_within_seeds():
     found = verdicts("nodes", ends(base__1=seeds, one_peer_exponential=ahead, exponential=alike))
     assert found == {above: "refuted", same: "confirmed", denser: "open"}
     cell = next(c for c in ends(one_peer_exponential=[0.1]))
-    why = {row["the paper"]: row["because"] for row in judged("nodes", [PANEL], {
+    why = {row["the paper"]: row["because"] for row in rows_of("nodes", {
         Cell(0.1, 25, "dsgdm", spec): {s: [{"test_accuracy": a}] for s, a in enumerate(some)}
         for spec, some in {
             "base:k=2": [0.90, 0.91, 0.92], "base:k=3": [0.9, 0.2, 0.9],
             "base:k=4": [0.9, 0.91, 0.9], "exponential": [0.1, 0.1, 0.1],
             "one-peer-exponential": [0.8, 0.81, 0.82],
         }.items()
-    }, {})}  # fmt: skip
+    })}  # fmt: skip
     assert why[denser].startswith("base:k=3 − one-peer-exponential")  # which is open
     lost = verdicts(
         "nodes",
@@ -57,7 +62,7 @@ def test_claims_are_judged_by_differences_within_seeds():
 
 def test_claims_are_about_the_methods_that_the_paper_has():
     panels = [(0.1, 25, method) for method in FIGURES["methods"].methods]
-    judged_methods = {row["method"] for row in judged("methods", panels, {}, {})}
+    judged_methods = {row["method"] for row in rows_of("methods", {}, panels=panels)}
     assert judged_methods == {m for _, _, m in panels} - {"gradient-tracking"}
 
 
@@ -94,10 +99,10 @@ def test_equal_differences_say_nothing_of_their_error():
     assert set(verdicts("nodes", chance).values()) == {"open"}
 
 
-def spread_of(small, large, lost=None):
+def spread_of(small, large, lost=None, **more):
     curves = {cell._replace(alpha=10.0): runs for cell, runs in ends(**large).items()}
     panels = [(10.0, *PANEL[1:]), PANEL]
-    (row,) = [r for r in judged("dsgd", panels, curves | ends(**small), lost or {})
+    (row,) = [r for r in rows_of("dsgd", curves | ends(**small), lost, panels, **more)
               if "differ more" in r["the paper"]]  # fmt: skip
     return row["verdict"], row["because"]
 
@@ -123,10 +128,32 @@ def test_ranges_are_compared_over_the_same_topologies():
     assert spread_of(cut, large, {Cell(*PANEL, "ring"): "diverged in seeds 2"})[0] == "open"
 
 
+def test_ranges_of_a_figure_with_missing_runs_are_open():
+    """What is not there yet might be what differs as much where α is large."""
+    small = {"base__1": [0.70, 0.71, 0.72], "ring": [0.50, 0.51, 0.515], "torus": [0.6] * 3}
+    large = {"base__1": [0.70, 0.71, 0.72], "ring": [0.69, 0.70, 0.71], "torus": [0.7] * 3}
+    cells = [Cell(alpha, *PANEL[1:], topology) for alpha in (10.0, 0.1)
+             for topology in ("base:k=1", "ring", "torus")]  # fmt: skip
+    assert spread_of(small, large, cells=cells)[0] == "confirmed"
+    more = [cell._replace(topology="exponential") for cell in cells[::3]]
+    outcome, why = spread_of(small, large, cells=[*cells, *more])
+    assert (outcome, why.partition("; ")[2]) == ("open", "without exponential")
+    outcome, why = spread_of(small, large, cells=cells, seeds=(0, 1, 2, 3))
+    every = "base:k=1 in seeds 3, ring in seeds 3, torus in seeds 3"
+    assert (outcome, why.partition("; ")[2]) == ("open", f"without {every}")
+    cut = {**large, "torus": [0.7, 0.7]}
+    outcome, why = spread_of(small, cut, cells=cells)
+    assert (outcome, why.partition("; ")[2]) == ("open", "without torus in seeds 2")
+    lost = {cells[1]: "is unstable", cells[4]: "is unstable"}
+    both = [{t: runs for t, runs in all_.items() if t != "ring"} for all_ in (small, large)]
+    outcome, why = spread_of(*both, lost, cells=cells)
+    assert (outcome, why.partition("; ")[2]) == ("open", "ring is unstable")
+
+
 def test_which_side_is_higher_where_two_should_be_comparable():
     low, high = [0.5, 0.6, 0.7], [0.601, 0.7, 0.799]
     curves = ends(base__1=high, exponential=low, one_peer_exponential=low)
-    (row,) = [r for r in judged("nodes", [PANEL], curves, {}) if "comparable" in r["the paper"]]
+    (row,) = [r for r in rows_of("nodes", curves) if "comparable" in r["the paper"]]
     assert row["verdict"] == "refuted"
     assert row["because"].endswith("(3 seeds), base:k=1 is higher")
 
@@ -135,7 +162,7 @@ def test_the_same_rounds_are_comparable_and_not_above():
     curves = ends(base__1=[0.5, 0.6])
     other = Cell(*PANEL, "one-peer-exponential")
     curves[other] = curves[Cell(*PANEL, "base:k=1")]
-    (row,) = judged("sixteen", [PANEL], curves, {})
+    (row,) = rows_of("sixteen", curves)
     said = (row["verdict"], row["because"])
     assert said == ("confirmed", "base:k=1 and one-peer-exponential have the same rounds")
     assert verdicts("nodes", curves)["Base-2 is above the one-peer exponential graph"] == "refuted"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from scipy.special import stdtrit
 
-from basegraph.experiments.campaign import standard_error
+from basegraph.experiments.campaign import listed, standard_error
 from basegraph.experiments.learning import BASES, EXISTING, FIGURES, STATIC, Cell
 from basegraph.training.metrics import Metrics
 
@@ -154,13 +154,20 @@ def verdict(kind: str, differences: list[float], pairs: int = 1) -> str:
 
 
 def judged(
-    figure: str, panels: Sequence[Panel], curves: Curves, lost: Mapping[Cell, str]
+    figure: str,
+    panels: Sequence[Panel],
+    cells: Iterable[Cell],
+    seeds: Sequence[int],
+    curves: Curves,
+    lost: Mapping[Cell, str],
 ) -> list[dict[str, Any]]:
     """Every claim of a figure in every panel that it is about, with its verdict and why.
 
     Args:
         figure: Its name.
         panels: Of the figure.
+        cells: All of the figure, those that are not trained too.
+        seeds: That every cell shall have runs of.
         curves: The runs.
         lost: What happened to cells that diverged, or are not trained because they would. What
             their survivors say does not count; a claim about them is open unless others refute it.
@@ -169,7 +176,7 @@ def judged(
     rows = []
     for claim in CLAIMS[figure]:
         if claim.kind == "wider":
-            rows += _spreads(claim, panels, curves, lost)
+            rows += _spreads(claim, panels, list(cells), seeds, curves, lost)
             continue
         for panel in panels:
             if claim.is_about(panel):
@@ -243,21 +250,29 @@ def _points(rows: list[Metrics], whole_way: bool) -> float:
 
 
 def _spreads(
-    claim: Claim, panels: Sequence[Panel], curves: Curves, lost: Mapping[Cell, str]
+    claim: Claim,
+    panels: Sequence[Panel],
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    curves: Curves,
+    lost: Mapping[Cell, str],
 ) -> list[dict[str, Any]]:
     """By how much more accuracies range at the smallest α than at the largest.
 
-    Of topologies that have all their runs in both panels; where some do not, that leaves it open.
+    Of topologies that have runs in both panels, and of seeds that all of these have. A topology
+    that lacks a run leaves it open.
     """
     alphas = sorted({panel[0] for panel in panels})
     rows = []
     for n, method in dict.fromkeys((panel[1], panel[2]) for panel in panels):
         small, large = ((a, n, method) for a in (alphas[0], alphas[-1]))
-        cells = [c for c in (*curves, *lost) if (c.alpha, c.nodes, c.method) in (small, large)]
-        known = list(dict.fromkeys(cell.topology for cell in cells))
+        asked = [c for c in cells if (c.alpha, c.nodes, c.method) in (small, large)]
+        known = list(dict.fromkeys(cell.topology for cell in asked))
         whole = [t for t in known if all(Cell(*p, t) in curves for p in (small, large))]
-        gone = {cell.topology for cell in cells if cell in lost}
+        gone = {cell.topology for cell in asked if cell in lost}
         missing = [t for t in known if t not in whole and t not in gone]
+        trained = [c for c in asked if c.topology in whole and c.topology not in gone]
+        missing += _with_missing_seeds(trained, seeds, curves)
         ranges = [_ranges([curves[Cell(*p, t)] for t in whole]) for p in (small, large)]
         gap = [ranges[0][seed] - ranges[1][seed] for seed in ranges[0] if seed in ranges[1]]
         if len(alphas) == 1:
@@ -268,10 +283,18 @@ def _spreads(
             reasons = [f"range at α={alphas[0]:g} − at {alphas[-1]:g}: {shown(gap)}"]
         if missing:
             reasons.append(f"without {', '.join(missing)}")
-        reasons += _losses(cells, lost)
+        reasons += _losses(asked, lost)
         outcome = "open" if missing or gone else verdict("above", gap)
         rows.append(_row(claim, small, outcome, "; ".join(reasons)))
     return rows
+
+
+def _with_missing_seeds(cells: Iterable[Cell], seeds: Sequence[int], curves: Curves) -> list[str]:
+    """The topologies that lack runs of some seeds, and of which."""
+    lacking: dict[str, set[int]] = {}
+    for cell in cells:
+        lacking.setdefault(cell.topology, set()).update(s for s in seeds if s not in curves[cell])
+    return [f"{t} in seeds {listed(sorted(some))}" for t, some in lacking.items() if some]
 
 
 def _ranges(runs: list[Mapping[int, list[Metrics]]]) -> dict[int, float]:

@@ -74,7 +74,10 @@ def report(
     curves = curves_of(experiment, kept)
     table = summary(experiment, finished, curves)
     panels = panels_of(experiment.figure)
-    claims = judged(name, panels, curves, lost_cells(experiment, finished))
+    every = experiment.every
+    cells = [*every.trained, *every.same, *every.unstable]
+    lost = lost_cells(experiment, finished)
+    claims = judged(name, panels, cells, experiment.seeds, curves, lost)
     folder.table("learning.csv", table)
     folder.text("learning.md", markdown(table))
     folder.text("claims.md", markdown(claims) + "\n" + _orders(experiment, table))
