@@ -7,13 +7,15 @@ import json
 from statistics import mean
 
 import pytest
+import torch
 
 from basegraph.errors import InvalidArgument
-from basegraph.experiments import language
+from basegraph.experiments import language, sweep
 from basegraph.experiments.language import ARMS, Experiment, Key
 from basegraph.experiments.language_report import outputs, report
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepWatcher
+from basegraph.training._train import train_together
 from support.cli import ok, run_here
 
 MODEL = "gpt-tiny:layers=1,width=8,context=32"
@@ -115,6 +117,28 @@ def test_other_seeds_made_before_all_rates_are_tried_are_in_the_table(made):
     assert [(row["seeds"], row["rates tried"]) for row in table] == [(2, "1 of 2")]
     assert missing == [Key("domains", "ring", 0.1, 0).name]
     assert (more.count(), more.count_left()) == (3, 1)
+
+
+def test_out_of_memory_is_told_apart_and_tried_again(tmp_path, monkeypatch):
+    def train_together_in_little_memory(runs, **options):
+        if any(config.topology == "ring" for config in runs.values()):
+            raise torch.OutOfMemoryError
+        return train_together(runs, **options)
+
+    monkeypatch.setattr(sweep, "train_together", train_together_in_little_memory)
+    some = experiment(tmp_path, arms=("ring", "all-reduce"), resume=False)
+    some.make()
+    table, missing = report(some)
+    assert [row["method"] for row in table] == ["all-reduce"]
+    assert some.hopeless() == []
+    assert missing == [Key("domains", "ring", rate, 0).name for rate in RATES]
+    rows = table_of(tmp_path / "runs.csv")
+    ends = {(row["method"], row["outcome"]) for row in rows}
+    assert ends == {("ring", "out of memory"), ("all-reduce", "done")}
+    monkeypatch.setattr(sweep, "train_together", train_together)
+    again = experiment(tmp_path, arms=("ring", "all-reduce"))
+    again.make()
+    assert report(again)[1] == []
 
 
 def test_local_steps_that_never_communicate_are_refused(tmp_path):

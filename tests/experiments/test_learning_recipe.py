@@ -8,7 +8,9 @@ import shutil
 from statistics import mean
 
 import pytest
+import torch
 
+from basegraph.experiments import sweep
 from basegraph.experiments.claims import CLAIMS
 from basegraph.experiments.learning import (
     FIGURES,
@@ -19,6 +21,8 @@ from basegraph.experiments.learning import (
 from basegraph.experiments.learning_report import outputs, report
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder
+from basegraph.training import memory
+from basegraph.training._train import train_together
 from basegraph.training.run import Run
 from support.cli import ok, run_here
 
@@ -145,6 +149,46 @@ def test_topologies_that_diverge_with_every_rate_are_named(tmp_path):
     claims = (tmp_path / "claims.md").read_text()
     assert "; diverged: ring with every η\n" in claims
     assert "; ring diverged with every η |" in claims
+
+
+def test_out_of_memory_is_no_divergence(tmp_path, monkeypatch):
+    """The ring does not fit on the second seed at first: its run is missing, and tried again."""
+    tried = []
+
+    def train_together_in_little_memory(runs, **options):
+        tried.extend(runs)
+        if any((config.topology, config.seed) == ("ring", 1) for config in runs.values()):
+            raise torch.OutOfMemoryError
+        return train_together(runs, **options)
+
+    monkeypatch.setattr(sweep, "train_together", train_together_in_little_memory)
+    command = ["reproduce", "learning", "dsgd", *TINY, "--replicas", "1", "--out", tmp_path / "out"]
+    printed = ok(*command)
+    assert "1 run ran out of memory: --resume tries it again" in printed
+    assert "1 of 9 runs are missing" in printed
+    (name,) = (tmp_path / "out" / "missing.txt").read_text().split()
+    assert sum(path.name == name for path in tried) == 1
+    answer = json.loads(ok(*command, "--resume", "--minutes", "0", "--json"))
+    assert answer["missing"] == answer["out_of_memory"] == [name]
+    (ring,) = [row for row in answer["table"] if row["topology"] == "ring"]
+    assert (ring["seeds"], ring["seeds diverged"]) == (1, "–")
+    with open(tmp_path / "out" / "runs.csv", encoding="utf-8") as file:
+        outcomes = [row["outcome"] for row in csv.DictReader(file)]
+    assert sorted(set(outcomes)) == ["done", "out of memory"]
+    assert "; out of memory: ring in seeds 1\n" in (tmp_path / "out" / "claims.md").read_text()
+    monkeypatch.setattr(sweep, "train_together", train_together)
+    assert "missing" not in ok(*command, "--resume")
+    assert "out of memory" not in (tmp_path / "out" / "claims.md").read_text()
+
+
+def test_a_figure_of_which_nothing_fits_is_no_result(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 0)
+    command = ["reproduce", "learning", "dsgd", *TINY, "--out", tmp_path / "out"]
+    done = run_here(*command)
+    assert done.returncode == 1
+    assert "none of the 6 runs ended well (out of memory: mlp with 4 nodes" in done.stderr
+    monkeypatch.undo()
+    assert "9 of 9" not in ok(*command, "--resume")
 
 
 def test_a_drawing_of_all_reduce_alone(tmp_path):

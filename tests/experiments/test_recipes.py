@@ -17,9 +17,9 @@ def test_pairs_experiment_compares_within_seeds(tmp_path):
     chosen = [pairs.REFERENCE, "euclid:home=true", "ceca"]
     settings = {**FIXED, "epochs": 2}
     folder = ResultFolder(tmp_path / "out", pairs.outputs([0.1]), force=False)
-    table = {
-        row["topology"]: row for row in pairs.reproduce(folder, settings, [0, 1], [0.1], chosen)
-    }
+    rows, cramped = pairs.reproduce(folder, settings, [0, 1], [0.1], chosen)
+    table = {row["topology"]: row for row in rows}
+    assert cramped == []
     with open(folder / "runs.csv", encoding="utf-8") as file:
         ended = {
             (row["topology"], row["seed"]): 100 * float(row["test_accuracy"])
@@ -44,7 +44,7 @@ def test_pairs_experiment_compares_within_seeds(tmp_path):
 def test_the_reference_of_pairs_is_found_by_any_of_its_names(reference, tmp_path):
     folder = ResultFolder(tmp_path / "out", pairs.outputs([0.1]), force=False)
     names = [reference, "euclid:home=true", pairs.REFERENCE]
-    table = pairs.reproduce(folder, {**FIXED, "nodes": 4, "epochs": 1}, [0], [0.1], names)
+    table, _ = pairs.reproduce(folder, {**FIXED, "nodes": 4, "epochs": 1}, [0], [0.1], names)
     gains = {row["topology"].split(" = ")[0]: row["above base:k=1"] for row in table}
     assert gains.keys() <= {"base:k=1", "one-peer-exponential", "euclid:home=true"}
     assert all(isinstance(gain, float) for gain in gains.values())

@@ -202,7 +202,37 @@ def test_running_out_of_memory_loses_nothing(monkeypatch, tmp_path):
     monkeypatch.setattr(sweep, "train_together", train_together_in_little_memory)
     runs = expand(FIXED, [{"seed": [0, 1, 2]}], "test")
     folder = SweepFolder(tmp_path / "out", "x", resume=False)
-    run_sweep(runs, folder)
+    reported = {}
+    run_sweep(runs, folder, progress=SweepWatcher(failed=reported.__setitem__))
     assert tried == [3, 1, 2, 1, 1]
-    assert folder.failed() == {"seed=2": "out of memory"}
+    assert folder.out_of_memory() == reported == {"seed=2": "out of memory"}
     assert all(folder.rows(name)[-1]["epoch"] == 4 for name in ("seed=0", "seed=1"))
+    assert folder.failed() == {}, "it is tried again"
+    assert list(folder.left(runs)) == ["seed=2"]
+    monkeypatch.setattr(sweep, "train_together", train_together)
+    run_sweep(runs, folder)
+    assert folder.left(runs) == folder.out_of_memory() == {}
+    assert folder.rows("seed=2")[-1]["epoch"] == 4
+
+
+def test_what_does_not_fit_is_reported_and_the_rest_made(monkeypatch, tmp_path):
+    """By the estimate before a pack: of runs on more nodes than the memory takes."""
+    dataset = load("digits")
+    model = FlatModel(build("mlp", dataset.shape, 10, 0))
+    need = memory.bytes_of_run(RunConfig(**FIXED), model, dataset, torch.device("cpu"))
+    room = (memory.bytes_of_data(dataset) + 1.5 * need) / memory.SHARE
+    monkeypatch.setattr(memory, "free_memory", lambda device: int(room))
+    (tmp_path / "s.toml").write_text("epochs = 4\nbatch = 16\n[grid]\nnodes = [50, 5]\n")
+    command = ["sweep", tmp_path / "s.toml", "--out", tmp_path / "out"]
+    done = run_here(*command)
+    assert done.returncode == 1
+    assert "1 of 2 runs done" in done.stdout
+    assert "1 run ran out of memory: --resume tries it again" in done.stdout
+    failed = {
+        r["run"]: r["failed"] for r in json.loads(run_here(*command, "--resume", "--json").stdout)
+    }
+    assert failed["nodes=5"] is None
+    assert failed["nodes=50"].startswith("out of memory: mlp with 50 nodes and batch 16 needs")
+    monkeypatch.undo()
+    assert "2 of 2 runs done" in ok(*command, "--resume")
+    assert "out of memory" not in ok(*command, "--resume")

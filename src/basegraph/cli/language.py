@@ -29,6 +29,7 @@ from basegraph.cli.reproduce import (
     nothing_left,
     print_rows,
 )
+from basegraph.cli.sweep import print_out_of_memory
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.store import ResultFolder
 from basegraph.storage.lock import locked
@@ -141,13 +142,21 @@ def language(
     folder.provenance(f"{dataset}, seeds {seed}, splits {splits}", runs=origins(folder))
     experiment.require_any()
     if json:
-        as_json({"table": table, "missing": missing})
+        as_json(
+            {
+                "table": table,
+                "missing": missing,
+                "out_of_memory": [key.name for key in experiment.out_of_memory()],
+                "not_asked_for": experiment.names_not_asked_for(),
+            }
+        )
         return
     if table:
         print_rows(table, f"{dataset}, {model}, {nodes} nodes: test text, mean over nodes", "–")
     if missing:
         left, following = experiment.count_left(), folder / "missing.txt"
         print(f"{left} of {experiment.count()} runs are missing; those that come next: {following}")
+    print_out_of_memory(len(experiment.out_of_memory()))
     if others := experiment.not_asked_for():
         print(others)
     print(f"written to {folder.path}")

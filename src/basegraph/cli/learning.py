@@ -26,6 +26,7 @@ from basegraph.cli.reproduce import (
     nothing_left,
     print_rows,
 )
+from basegraph.cli.sweep import print_out_of_memory
 from basegraph.errors import InvalidArgument, unknown
 from basegraph.experiments.store import ResultFolder
 from basegraph.storage.lock import locked
@@ -142,7 +143,16 @@ def learning(
     folder.provenance(f"{data}, seeds {seed}, split {split_order}", runs=origins(folder))
     experiment.require_any()
     if json:
-        as_json({"table": table, "claims": claims, "missing": missing})
+        as_json(
+            {
+                "table": table,
+                "claims": claims,
+                "missing": missing,
+                "out_of_memory": [key.name for key in experiment.out_of_memory()],
+                "left_out": experiment.left_out(),
+                "not_asked_for": experiment.names_not_asked_for(),
+            }
+        )
         return
     if table:
         print_rows(table, f"{data}, {fields['model']}: test accuracy of the nodes' own models", "–")
@@ -151,6 +161,7 @@ def learning(
     if missing:
         left, following = experiment.count_left(), folder / "missing.txt"
         print(f"{left} of {experiment.count()} runs are missing; those that come next: {following}")
+    print_out_of_memory(len(experiment.out_of_memory()))
     if others := experiment.not_asked_for():
         print(others)
     print(f"written to {folder.path}")

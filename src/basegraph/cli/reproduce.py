@@ -18,6 +18,7 @@ from basegraph.cli.arguments import (
     whole_numbers,
 )
 from basegraph.cli.output import as_json, table
+from basegraph.cli.sweep import SweepDisplay, print_out_of_memory
 from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.experiments import consensus as consensus_experiment
 from basegraph.experiments import illustrations as illustrations_experiment
@@ -131,12 +132,13 @@ def pairs(
     chosen = parse_specs("--topologies", topologies) if topologies else pairs_experiment.TOPOLOGIES
     folder = ResultFolder(out, pairs_experiment.outputs(rates), force=force or resume)
     with locked("--out", out), displays() as progress:
-        summary = pairs_experiment.reproduce(
+        summary, cramped = pairs_experiment.reproduce(
             folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )
     print_rows(summary, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
     data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
     folder.provenance(data, runs=origins(folder))
+    print_out_of_memory(len(cramped))
     print(f"written to {folder.path}")
 
 
@@ -218,8 +220,6 @@ def has_runs(out: Path) -> bool:
 @contextmanager
 def displays(quiet: bool = False) -> Iterator[Callable[[list[str]], Any]]:
     """One display after another, for the sweeps that an experiment makes."""
-    from basegraph.cli.sweep import SweepDisplay
-
     with ExitStack() as stack:
         yield lambda names: stack.enter_context(SweepDisplay(names, quiet)).progress()
 

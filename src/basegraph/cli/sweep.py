@@ -52,7 +52,8 @@ def sweep(
                 run_on_ray(runs, folder, most=most, progress=display.progress())
             else:
                 run_sweep(runs, folder, most=most, progress=display.progress())
-    failed = folder.failed()
+    cramped = folder.out_of_memory().keys() & runs.keys()
+    failed = folder.failed() | folder.out_of_memory()
     rows = {name: folder.rows(name) for name in runs}
     ended: dict[str, Mapping[str, Any]] = {n: mine[-1] if mine else {} for n, mine in rows.items()}
     if json:
@@ -64,8 +65,16 @@ def sweep(
             [_line(name, row, failed.get(name), unit) for name, row in ended.items()],
         )
         print(f"{len(runs) - len(failed)} of {len(runs)} runs done, in {out}")
+        print_out_of_memory(len(cramped))
     if failed:
         raise typer.Exit(1)
+
+
+def print_out_of_memory(count: int) -> None:
+    """What is to be done about so many runs that ran out of memory; nothing about none."""
+    if count:
+        runs, them = ("1 run", "it") if count == 1 else (f"{count} runs", "them")
+        print(f"{runs} ran out of memory: --resume tries {them} again, where more is free")
 
 
 def _line(name: str, row: Mapping[str, Any], failure: str | None, unit: Unit) -> list[object]:

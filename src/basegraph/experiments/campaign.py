@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from pathlib import Path
 from statistics import stdev
 from typing import Any, Generic, Protocol, TypeVar
@@ -183,16 +183,28 @@ class Campaign(Generic[Cell, Key]):
         survived = {key.cell for key in self.tried if key.name not in failed}
         return [cell for cell in self.cells if cell not in survived]
 
+    def out_of_memory(self) -> dict[Key, str]:
+        """The runs that are missing because they ran out of memory, and how."""
+        notes = self.sweep.out_of_memory()
+        return {key: notes[key.name] for key in self.left(self.known()) if key.name in notes}
+
+    def outcome(self, key: Key, finished: bool) -> str:
+        """How a run ended, for tables."""
+        notes = {**self.sweep.out_of_memory(), **self.sweep.failed()}
+        return "done" if finished else notes.get(key.name, "missing")
+
     def require_any(self) -> None:
         """Refuse to call it a result where every run diverged or failed otherwise.
 
         Raises:
-            RuntimeFailure: If no run has ended well, and none is left to be made.
+            RuntimeFailure: If no run has ended well, and none is left that might.
 
         """
-        if not self.finished(self.tried) and not self.left(self.tried):
+        cramped = self.out_of_memory()
+        if not self.finished(self.tried) and self.left(self.tried).keys() <= cramped.keys():
+            why = f" ({next(iter(cramped.values()))})" if cramped else ""
             raise RuntimeFailure(
-                f"none of the {len(self.tried)} runs ended well: {self.folder / 'runs.csv'}"
+                f"none of the {len(self.tried)} runs ended well{why}: {self.folder / 'runs.csv'}"
             )
 
     def again(self) -> dict[Key, RunConfig]:
@@ -219,12 +231,16 @@ class Campaign(Generic[Cell, Key]):
 
     def not_asked_for(self) -> str:
         """A line about runs in the folder that are no part of what is asked for; or none."""
-        asked = {key.name for key in self.known()}
-        others = sum(name not in asked for name in self.sweep.names())
+        others = len(self.names_not_asked_for())
         if not others:
             return ""
         runs = "1 run is" if others == 1 else f"{others} runs are"
         return f"{runs} of other seeds, rates or cells, and not shown: {self.sweep.path}"
+
+    def names_not_asked_for(self) -> list[str]:
+        """The runs in the folder that are no part of what is asked for."""
+        asked = {key.name for key in self.known()}
+        return [name for name in self.sweep.names() if name not in asked]
 
     def count(self) -> int:
         """How many runs there will be in the end, if none diverges."""
@@ -252,6 +268,8 @@ class Campaign(Generic[Cell, Key]):
     ) -> None:
         """Make what is left of the runs, first those that the learning rates are chosen by.
 
+        A run that runs out of memory is not tried again in this call.
+
         Args:
             side_by_side: How many at a time, at most, of those that differ in nothing but what may
                 differ side by side.
@@ -260,14 +278,22 @@ class Campaign(Generic[Cell, Key]):
 
         """
         began = time.monotonic()
+        cramped: set[str] = set()
         while minutes is None or time.monotonic() - began < 60 * minutes:
-            left = self.left(self.tried) or self.left(self.again())
-            if not left:
+            named = self._left_but(cramped, self.tried) or self._left_but(cramped, self.again())
+            if not named:
                 return
-            named = {key.name: config for key, config in left.items()}
             first = packs_of(named, self.sweep)[0]
             pack = dict(list(first.items())[:side_by_side])
             run_sweep(pack, self.sweep, most=side_by_side, progress=progress(list(pack)))
+            cramped |= pack.keys() & self.sweep.out_of_memory().keys()
+
+    def _left_but(
+        self, names: Collection[str], configs: Mapping[Key, RunConfig]
+    ) -> dict[str, RunConfig]:
+        """Those runs that are left, but for some, by name."""
+        left = self.left(configs).items()
+        return {key.name: config for key, config in left if key.name not in names}
 
 
 def _definition(path: Path, what: dict[str, Any]) -> str:

@@ -146,7 +146,7 @@ def _row(
     return {
         **_named(key),
         "in the table": kept,
-        "outcome": experiment.sweep.failed().get(key.name, "done" if last else "missing"),
+        "outcome": experiment.outcome(key, key in finished),
         **{column: last.get(column, "") for column in columns},
     }
 

@@ -229,6 +229,9 @@ def _above(curves: Curves, cell: Cell, figure: Figure) -> dict[str, Any]:
 def _orders(experiment: Experiment, table: list[dict[str, Any]]) -> str:
     """Our order of every panel by final accuracy of the nodes' own models, the best first."""
     lines, hopeless = [], experiment.hopeless()
+    cramped: dict[Cell, set[int]] = {}
+    for key in experiment.out_of_memory():
+        cramped.setdefault(key.cell, set()).add(key.seed)
     for alpha, n, method in panels_of(experiment.figure):
         rows = [r for r in table if (r["α"], r["n"], r["method"]) == (alpha, n, method)]
         whole, cut = ([r for r in rows if (r["seeds diverged"] == "–") is w] for w in (True, False))
@@ -244,10 +247,16 @@ def _orders(experiment: Experiment, table: list[dict[str, Any]]) -> str:
             for row in rows
             if row["seeds collapsed"] != "–"
         ]
-        if rows or lost:
+        unfit = [
+            f"{cell.topology} in seeds {listed(sorted(seeds))}"
+            for cell, seeds in cramped.items()
+            if (cell.alpha, cell.nodes, cell.method) == (alpha, n, method)
+        ]
+        if rows or lost or unfit:
             told = [order]
             told += [f"diverged: {'; '.join(lost)}"] if lost else []
             told += [f"collapsed: {'; '.join(fallen)}"] if fallen else []
+            told += [f"out of memory: {'; '.join(unfit)}"] if unfit else []
             lines.append(f"- α = {alpha:g}, n = {n}, {method}: {'; '.join(filter(None, told))}\n")
     return "Our order, by the nodes' own final accuracy in percent:\n\n" + "".join(lines)
 
@@ -269,7 +278,7 @@ def _row(
         "lr": key.lr,
         "seed": key.seed,
         "in the table": kept,
-        "outcome": experiment.sweep.failed().get(key.name, "done" if last else "missing"),
+        "outcome": experiment.outcome(key, key in finished),
         **{column: last.get(column, "") for column in COLUMNS},
     }
 

@@ -72,8 +72,13 @@ def reproduce(
     *,
     resume: bool = False,
     progress: Callable[[list[str]], SweepWatcher] = lambda names: SweepWatcher(),
-) -> list[dict[str, Any]]:
-    """Make all runs (or what is left of them) and write the files; returns the table."""
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Make all runs (or what is left of them) and write the files.
+
+    Returns:
+        The table, and the names of runs that ran out of memory.
+
+    """
     names = distinct_topologies(topologies, settings["nodes"])
     what = RunConfig(**settings).computes()
     sweep = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
@@ -89,7 +94,7 @@ def reproduce(
         drawn = {n: run for n, run in runs.items() if run.lr == rate and sweep.rows(n)}
         curves = [{"config": vars(run), "rows": sweep.rows(n)} for n, run in drawn.items()]
         draw_learning(curves, [folder / f"curves-{rate:g}.png"])
-    return table
+    return table, [name for name in sweep.out_of_memory() if name in runs]
 
 
 def grids(names: Iterable[str], rates: list[float], seeds: list[int]) -> list[dict[str, Any]]:
@@ -110,9 +115,9 @@ def summary(
 ) -> list[dict[str, Any]]:
     """Where the topologies ended for one learning rate, the best first."""
     ended: dict[str, dict[int, Metrics]] = {name: {} for name in names}
-    failed = sweep.failed()
+    failures = sweep.failed() | sweep.out_of_memory()
     for run_name, run in runs.items():
-        if run.lr == rate and run_name not in failed:
+        if run.lr == rate and run_name not in failures:
             ended[run.topology][run.seed] = sweep.rows(run_name)[-1]
     nodes = next(iter(runs.values())).nodes
     table = []
@@ -168,6 +173,6 @@ def _row(name: str, run: RunConfig, sweep: SweepFolder) -> dict[str, Any]:
         "topology": run.topology,
         "lr": run.lr,
         "seed": run.seed,
-        "failure": sweep.failed().get(name, ""),
+        "failure": (sweep.failed() | sweep.out_of_memory()).get(name, ""),
         **{column: last.get(column, "") for column in columns},
     }

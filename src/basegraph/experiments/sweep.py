@@ -1,7 +1,8 @@
 """Sweeps: a grid of runs, as many side by side on a device as fit, each in its own folder.
 
 Runs that differ in nothing but what may differ side by side are trained together, in packs. A sweep
-that was stopped continues where it was; a run that failed is not tried again.
+that was stopped continues where it was. A run that failed is not tried again, but for one that ran
+out of memory: there may be more the next time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from basegraph.training._train import train_together
 from basegraph.training.config import RunConfig
 from basegraph.training.config_files import read_saved
 from basegraph.training.folder import FACTS, RunFolder
-from basegraph.training.memory import fit
+from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.metrics import Metrics
 from basegraph.training.modules import model_form
 from basegraph.training.problem import make_method
@@ -34,6 +35,8 @@ from basegraph.training.watcher import Watcher
 
 MOST = 64
 """Runs beside each other, whatever the memory: more are not quicker."""
+OUT_OF_MEMORY = "out of memory"
+"""What a note begins with that is no result: the run is missing."""
 
 
 class SweepFolder:
@@ -65,12 +68,25 @@ class SweepFolder:
         return sorted(config.parent.name for config in self.path.glob("*/config.toml"))
 
     def failed(self) -> dict[str, str]:
-        """What went wrong with runs, by their names."""
+        """What went wrong with runs that are not tried again, by their names."""
+        notes = self._notes().items()
+        return {name: note for name, note in notes if not note.startswith(OUT_OF_MEMORY)}
+
+    def out_of_memory(self) -> dict[str, str]:
+        """How the runs ran out of memory that did so when they were last tried, by their names."""
+        notes = self._notes().items()
+        return {name: note for name, note in notes if note.startswith(OUT_OF_MEMORY)}
+
+    def _notes(self) -> dict[str, str]:
         notes = sorted(self.failures.glob("*.txt"))
         return {note.stem: read_text(note).strip() for note in notes}
 
+    def forget_failure(self, name: str) -> None:
+        """Remove the note about a run that is tried again."""
+        (self.failures / f"{name}.txt").unlink(missing_ok=True)
+
     def note_failure(self, name: str, reason: str) -> None:
-        """Remember that a run need not be tried again; a file for each, so that any may write."""
+        """Remember how a run failed; a file for each, so that any may write."""
         self.failures.mkdir(exist_ok=True)
         with replacing(self.failures / f"{name}.txt") as temporary:
             temporary.write_text(f"{reason}\n", encoding="utf-8")
@@ -81,7 +97,7 @@ class SweepFolder:
         return RunFolder(path, resume=True).rows() if (path / "config.toml").is_file() else []
 
     def left(self, runs: Mapping[str, RunConfig]) -> dict[str, RunConfig]:
-        """The runs that have neither finished nor failed.
+        """The runs that have neither finished nor failed; those out of memory are left, too.
 
         Raises:
             InvalidArgument: If the folder of a run has other settings.
@@ -157,7 +173,12 @@ def run_sweep(
         pack = packs.pop(0)
         name, first = next(iter(pack.items()))
         dataset = dataset_of(first)
-        room = min(most, _room(first, dataset))
+        try:
+            room = min(most, _room(first, dataset))
+        except NotEnoughMemory as error:
+            for one in pack:
+                _note_out_of_memory(one, folder, progress, f"{OUT_OF_MEMORY}: {error}")
+            continue
         if len(pack) > room:
             parts = -(-len(pack) // room)
             items, size = list(pack.items()), -(-len(pack) // parts)
@@ -166,15 +187,21 @@ def run_sweep(
         progress.packed(len(pack))
         try:
             _run_pack(pack, folder, progress, dataset)
-        except torch.OutOfMemoryError:
+        except (torch.OutOfMemoryError, NotEnoughMemory):
             torch.cuda.empty_cache()
             if len(pack) == 1:
-                folder.note_failure(name, "out of memory")
-                progress.failed(name, "out of memory")
+                _note_out_of_memory(name, folder, progress, OUT_OF_MEMORY)
                 continue
             items, half = list(pack.items()), len(pack) // 2
             halves = dict(items[:half]), dict(items[half:])
             packs[:0] = [part for each in halves for part in packs_of(each, folder)]
+
+
+def _note_out_of_memory(
+    name: str, folder: SweepFolder, progress: SweepWatcher, reason: str
+) -> None:
+    folder.note_failure(name, reason)
+    progress.failed(name, reason)
 
 
 def packs_of(runs: Mapping[str, RunConfig], folder: SweepFolder) -> list[Pack]:
@@ -210,6 +237,8 @@ def _run_pack(pack: Pack, folder: SweepFolder, progress: SweepWatcher, dataset: 
 
         return Watcher(stepped=stepped, evaluated=evaluated, failed=failed)
 
+    for name in pack.keys() & folder.out_of_memory().keys():
+        folder.forget_failure(name)
     train_together(
         {folder.path / name: config for name, config in pack.items()},
         resume=True,
