@@ -15,6 +15,7 @@ from basegraph.experiments.language import ARMS, Experiment, Key
 from basegraph.experiments.language_report import outputs, report
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepWatcher
+from basegraph.storage.lock import locked
 from basegraph.training._train import train_together
 from support.cli import ok, run_here
 
@@ -164,17 +165,20 @@ FLAGS = ["--dataset", "text", "--model", MODEL, "-n", "3", "--methods", "ring", 
 
 def test_the_command_in_pieces(tmp_path):
     out = ["--out", tmp_path / "out"]
-    plan = ok("reproduce", "language", *FLAGS, *out, "--plan", "--speed", "1000")
+    with locked("out", tmp_path / "out"):
+        plan = ok("reproduce", "language", *FLAGS, *out, "--plan", "--speed", "1000")
     assert "1 of 1 runs left" in plan
     assert "0.000384 M tokens: 0.00011 hours at 1e+03 tokens/s" in plan
     printed = ok("reproduce", "language", *FLAGS, *out, "--minutes", "0")
     assert "1 of 1 runs are missing" in printed
+    for_a_time = run_here("reproduce", "language", *FLAGS, *out)
+    assert for_a_time.stderr.endswith("out': holds a sweep already: resume it to continue\n")
     answer = json.loads(ok("reproduce", "language", *FLAGS, *out, "--resume", "--json"))
     assert answer["missing"] == []
     assert answer["table"][0]["method"] == "ring"
     again = run_here("reproduce", "language", *FLAGS, *out)
     assert again.returncode == 2
-    assert again.stderr.rstrip().endswith("holds a sweep already: resume it to continue")
+    assert again.stderr.endswith("out': holds a sweep already: resume it to continue\n")
 
 
 def test_a_short_text_is_validated_on_a_window(tmp_path):

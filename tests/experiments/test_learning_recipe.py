@@ -21,6 +21,7 @@ from basegraph.experiments.learning import (
 from basegraph.experiments.learning_report import outputs, report
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder
+from basegraph.storage.lock import locked
 from basegraph.training import memory
 from basegraph.training._train import train_together
 from basegraph.training.run import Run
@@ -235,6 +236,33 @@ def test_plans_and_refusals_leave_nothing_behind(more, tmp_path):
     made = run_here("reproduce", "learning", "dsgd", *TINY, *more, "--out", out)
     assert made.returncode == (0 if more == ["--plan"] else 2)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_begun_is_to_be_resumed(tmp_path):
+    """After a drawing of nothing, too: --force would not help."""
+    command = ["reproduce", "learning", "dsgd", *TINY, "--topologies", "ring", "--out", tmp_path]
+    said = f"--out='{tmp_path}': holds a sweep already: resume it to continue\n"
+    for more in (["--minutes", "0"], ["--resume"]):
+        ok(*command, *more)
+        again = run_here(*command)
+        assert (again.returncode, said in again.stderr) == (2, True)
+
+
+def test_a_plan_needs_no_lock_and_writes_nothing(tmp_path):
+    out = tmp_path / "out"
+    command = ["reproduce", "learning", "dsgd", *TINY, "--out", out]
+    with locked("out", out):
+        assert "9 of 9 runs left" in ok(*command, "--plan")
+        assert [path.name for path in out.iterdir()] == [".lock"]
+        assert "is in use by process" in run_here(*command).stderr
+    ok(*command, "--topologies", "ring")
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    with locked("out", out):
+        assert "3 of 9 runs left" in ok(*command, "--plan")
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    (tmp_path / "file").write_text("")
+    refused = run_here(*command[:-1], tmp_path / "file" / "out", "--plan")
+    assert (refused.returncode, "cannot be made: " in refused.stderr) == (2, True)
 
 
 def test_another_setting_on_resume_is_named(tmp_path):

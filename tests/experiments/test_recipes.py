@@ -8,7 +8,8 @@ import pytest
 
 from basegraph.experiments import pairs
 from basegraph.experiments.store import ResultFolder
-from support.cli import run_here
+from basegraph.training import memory
+from support.cli import ok, run_here
 
 FIXED = {"nodes": 5, "epochs": 4, "batch": 16, "evaluate_every": 1}
 
@@ -50,6 +51,40 @@ def test_the_reference_of_pairs_is_found_by_any_of_its_names(reference, tmp_path
     assert all(isinstance(gain, float) for gain in gains.values())
     with open(folder / "runs.csv", encoding="utf-8") as file:
         assert len({row["topology"] for row in csv.DictReader(file)}) == len(gains)
+
+
+def test_pairs_in_a_folder_with_runs_are_resumed(tmp_path):
+    command = ["reproduce", "pairs", "--epochs", "1", "--nodes", "3", "--seed", "0",
+               "--topologies", "base:k=1", "--out", tmp_path / "out"]  # fmt: skip
+    ok(*command)
+    for more in ([], ["--force"]):
+        again = run_here(*command, *more)
+        assert again.returncode == 2
+        said = f"--out='{tmp_path / 'out'}': holds a sweep already: resume it to continue\n"
+        assert again.stderr.endswith(said)
+    ok(*command, "--resume")
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("flags", [["--alpha", "0"], ["--model", "lenet"], ["--dataset", "mnist"]])
+def test_refused_pairs_leave_nothing_behind(exists, flags, tmp_path):
+    out = tmp_path / "some" / "out"
+    if exists:
+        out.mkdir(parents=True)
+    refused = run_here("reproduce", "pairs", *flags, "--data-dir", "nowhere", "--out", out)
+    assert refused.returncode == 2
+    assert [*tmp_path.rglob("*")] == ([out.parent, out] if exists else [])
+
+
+def test_pairs_of_which_none_fits_say_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda device: 0)
+    flags = ["--epochs", "1", "--nodes", "3", "--seed", "0", "--topologies", "base:k=1"]
+    done = run_here("reproduce", "pairs", *flags, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    (note,) = (tmp_path / "out" / "runs" / "failures").iterdir()
+    assert note.read_text().startswith("out of memory: mlp with 3 nodes")
+    monkeypatch.undo()
+    ok("reproduce", "pairs", *flags, "--out", tmp_path / "out", "--resume")
 
 
 def test_pairs_name_a_topology_whose_options_are_refused(tmp_path):

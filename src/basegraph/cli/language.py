@@ -25,13 +25,12 @@ from basegraph.cli.reproduce import (
     Out,
     Resume,
     displays,
-    has_runs,
+    folder_of_runs,
     nothing_left,
     print_rows,
 )
 from basegraph.cli.sweep import print_out_of_memory
 from basegraph.errors import InvalidArgument
-from basegraph.experiments.store import ResultFolder
 from basegraph.storage.lock import locked
 
 if TYPE_CHECKING:
@@ -125,11 +124,12 @@ def language(
     tokens_per_second = number("--speed", speed, low=1e-6) if speed else None
     if speed and not plan:
         raise InvalidArgument("--speed", speed, "requires --plan")
-    with nothing_left(out, keeps=not plan), ExitStack() as stack:
-        folder = ResultFolder(
-            out, outputs(chosen_splits), force=force or resume or plan or has_runs(out)
-        )
-        stack.enter_context(locked("--out", out))
+    with ExitStack() as stack:
+        if not plan:
+            stack.enter_context(nothing_left(out))
+        folder = folder_of_runs(out, outputs(chosen_splits), force=force or resume, writes=not plan)
+        if not plan:
+            stack.enter_context(locked("--out", out))
         progress = stack.enter_context(displays(quiet=json))
         experiment = recipe.Experiment(
             folder, settings, arms, chosen_splits, rates, seeds, resume=resume or plan

@@ -22,13 +22,12 @@ from basegraph.cli.reproduce import (
     Resume,
     SplitOrder,
     displays,
-    has_runs,
+    folder_of_runs,
     nothing_left,
     print_rows,
 )
 from basegraph.cli.sweep import print_out_of_memory
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.experiments.store import ResultFolder
 from basegraph.storage.lock import locked
 from basegraph.topologies.catalog import parse_specs
 
@@ -130,9 +129,12 @@ def learning(
     step_time = number("--step-ms", step_ms, low=1e-6) if step_ms else None
     if step_ms and not plan:
         raise InvalidArgument("--step-ms", step_ms, "requires --plan")
-    with nothing_left(path, keeps=not plan), ExitStack() as stack:
-        folder = ResultFolder(path, outputs(drawn), force=force or resume or plan or has_runs(path))
-        stack.enter_context(locked("--out", path))
+    with ExitStack() as stack:
+        if not plan:
+            stack.enter_context(nothing_left(path))
+        folder = folder_of_runs(path, outputs(drawn), force=force or resume, writes=not plan)
+        if not plan:
+            stack.enter_context(locked("--out", path))
         progress = stack.enter_context(displays(quiet=json))
         experiment = recipe.Experiment(folder, drawn, fields, rates, seeds, resume=resume or plan)
         if plan:

@@ -19,12 +19,14 @@ from basegraph.cli.arguments import (
 )
 from basegraph.cli.output import as_json, table
 from basegraph.cli.sweep import SweepDisplay, print_out_of_memory
+from basegraph.errors import InvalidArgument
 from basegraph.experiments import VGG_11_PARAMETERS
 from basegraph.experiments import consensus as consensus_experiment
 from basegraph.experiments import illustrations as illustrations_experiment
 from basegraph.experiments import lengths as lengths_experiment
 from basegraph.experiments import table as table_experiment
-from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.store import HOLDS_RUNS, ResultFolder
+from basegraph.storage.files import AlreadyExists
 from basegraph.storage.lock import locked
 from basegraph.topologies.analysis.diagnostics import EXACT_NODES, MEANINGS, NO_VERDICT
 from basegraph.topologies.catalog import parse_specs
@@ -130,8 +132,11 @@ def pairs(
         "device": device,
     }
     chosen = parse_specs("--topologies", topologies) if topologies else pairs_experiment.TOPOLOGIES
-    folder = ResultFolder(out, pairs_experiment.outputs(rates), force=force or resume)
-    with locked("--out", out), displays() as progress:
+    with ExitStack() as stack:
+        stack.enter_context(nothing_left(out))
+        folder = folder_of_runs(out, pairs_experiment.outputs(rates), force=force or resume)
+        stack.enter_context(locked("--out", out))
+        progress = stack.enter_context(displays())
         summary, cramped = pairs_experiment.reproduce(
             folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )
@@ -191,30 +196,44 @@ def comparison_table(
 
 
 @contextmanager
-def nothing_left(out: Path, *, keeps: bool = True) -> Iterator[None]:
-    """Remove a folder that was made in here if no run has begun: a refusal leaves nothing behind.
-
-    Args:
-        out: The folder.
-        keeps: Whether it stays where nothing was refused.
-
-    """
-    made = [path for path in (out, *out.parents) if not path.exists()]
+def nothing_left(out: Path) -> Iterator[None]:
+    """Remove what was made in here of a folder of runs, if none has begun: it was refused."""
+    made = [path for path in (out / "runs", out, *out.parents) if not path.exists()]
     unused = True
     try:
         yield
-        unused = not keeps
+        unused = False
     finally:
-        if made and unused and not has_runs(out):
-            shutil.rmtree(out, ignore_errors=True)
-            with suppress(OSError):  # a folder that others use, too
-                for path in made[1:]:
+        if made and unused and not any(out.glob("runs/*/*")):
+            shutil.rmtree(out if out in made else made[0], ignore_errors=True)
+            for path in made:
+                with suppress(OSError):  # one that is gone, or that others use, too
                     path.rmdir()
 
 
 def has_runs(out: Path) -> bool:
     """Whether a folder holds runs: these are resumed, and nothing else overwrites what is there."""
     return any(out.glob("runs/*/config.toml"))
+
+
+def folder_of_runs(
+    out: Path, names: list[str], *, force: bool, writes: bool = True
+) -> ResultFolder:
+    """The folder of an experiment of many runs; one that was begun is to be resumed.
+
+    Args:
+        out: The folder.
+        names: Files that will be written beside the runs.
+        force: Whether these may exist.
+        writes: Whether anything is written.
+
+    """
+    try:  # whether runs are resumed is asked when they are found to be of the same settings
+        return ResultFolder(out, names, force=force or has_runs(out), writes=writes)
+    except AlreadyExists:
+        if (out / "runs").is_dir():
+            raise InvalidArgument("out", str(out), HOLDS_RUNS) from None
+        raise
 
 
 @contextmanager

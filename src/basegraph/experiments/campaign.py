@@ -100,7 +100,13 @@ class Campaign(Generic[Cell, Key]):
         first = next(iter(self.tried.values()))
         model_form(first, dataset_of(first))  # all have the same model
         path = folder / "runs"
-        self.sweep = SweepFolder(path, _definition(path, what), resume=resume)
+        self.sweep = SweepFolder(
+            path,
+            _definition(path, what),
+            resume=resume,
+            out=folder.path,
+            writes=folder.writes,
+        )
 
     @abstractmethod
     def key(self, cell: Cell, lr: float, seed: int) -> Key:

@@ -81,8 +81,9 @@ def reproduce(
     """
     names = distinct_topologies(topologies, settings["nodes"])
     what = RunConfig(**settings).computes()
-    sweep = SweepFolder(folder / "runs", json.dumps(what, indent=2) + "\n", resume=resume)
     runs = expand(settings, grids(names, rates, seeds), "pairs")
+    text = json.dumps(what, indent=2) + "\n"
+    sweep = SweepFolder(folder / "runs", text, resume=resume, out=folder.path)
     run_sweep(runs, sweep, progress=progress(list(sweep.left(runs))))
     folder.table("runs.csv", [_row(name, run, sweep) for name, run in runs.items()])
     table = [row for rate in rates for row in summary(runs, rate, sweep, names)]

@@ -12,14 +12,32 @@ from basegraph.storage._provenance import commit, provenance
 from basegraph.storage.files import replacing, writable
 from basegraph.storage.inputs import read_json_table
 
+HOLDS_RUNS = "holds a sweep already: resume it to continue"
+"""Why a folder with runs is refused: these are resumed, and nothing overwrites them."""
+
 
 class ResultFolder:
-    """A folder for the files of one experiment; made, and refused if unusable, before the work."""
+    """A folder for the files of one experiment; made, and refused if unusable, before the work.
 
-    def __init__(self, path: Path, names: list[str], *, force: bool) -> None:
+    Args:
+        path: The folder.
+        names: Files that will be written.
+        force: Whether these may exist.
+        writes: Whether anything is written. What only reads needs neither the folder nor its lock.
+
+    Raises:
+        InvalidArgument: If the folder or a file cannot be written.
+
+    """
+
+    def __init__(self, path: Path, names: list[str], *, force: bool, writes: bool = True) -> None:
         self.path = path
+        self.writes = writes
         self._written: set[str] = set()
         self._commit = commit()  # before the files change the tree, if they are part of it
+        if not writes:
+            _require_folder(path)
+            return
         try:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -59,6 +77,13 @@ class ResultFolder:
         origin = {**provenance(data), "commit": self._commit, **more}
         origin["files"] = sorted(self._written)
         self.text("provenance.json", json.dumps(origin, indent=2) + "\n")
+
+
+def _require_folder(path: Path) -> None:
+    """Refuse a path that is no folder and cannot become one."""
+    first = next(part for part in (path, *path.absolute().parents) if part.exists())
+    if not first.is_dir():
+        raise InvalidArgument("out", str(path), f"cannot be made: {first} is a file")
 
 
 def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:

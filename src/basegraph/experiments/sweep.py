@@ -19,6 +19,7 @@ from basegraph.engines import checkpoint
 from basegraph.engines.device import pick_device
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.experiments.grid import dataset_of
+from basegraph.experiments.store import HOLDS_RUNS
 from basegraph.storage.files import replacing
 from basegraph.storage.inputs import read_text
 from basegraph.topologies.catalog import topology
@@ -40,20 +41,41 @@ OUT_OF_MEMORY = "out of memory"
 
 
 class SweepFolder:
-    """Where a sweep's runs are, and which of them have failed."""
+    """Where a sweep's runs are, and which of them have failed.
 
-    def __init__(self, path: Path, text: str, *, resume: bool) -> None:
+    Args:
+        path: The folder with a folder for each run.
+        text: What defines the sweep.
+        resume: Whether the folder may hold runs.
+        out: The folder as the caller calls it, where the runs are in a part of that.
+        writes: Whether a folder without runs is made one for these.
+
+    Raises:
+        InvalidArgument: If it holds runs that are not resumed, or those of another sweep.
+
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        text: str,
+        *,
+        resume: bool,
+        out: Path | None = None,
+        writes: bool = True,
+    ) -> None:
         self.path = path
+        called = str(path if out is None else out)
         self.definition = path / "sweep.toml"
         self.failures = path / "failures"
         if any(path.glob("*/config.toml")):  # a run has begun: a folder without any is free
             if not resume:
-                raise InvalidArgument(
-                    "out", str(path), "holds a sweep already: resume it to continue"
-                )
+                raise InvalidArgument("out", called, HOLDS_RUNS)
             begun = read_text(self.definition) if self.definition.exists() else ""
             if begun != text:
-                raise InvalidArgument("out", str(path), "holds a sweep of another file")
+                raise InvalidArgument("out", called, "holds a sweep of another file")
+            return
+        if not writes:
             return
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -61,7 +83,7 @@ class SweepFolder:
                 temporary.write_text(text, encoding="utf-8")
         except OSError as error:
             reason = error.strerror or str(error)
-            raise InvalidArgument("out", str(path), f"cannot be used: {reason}") from None
+            raise InvalidArgument("out", called, f"cannot be used: {reason}") from None
 
     def names(self) -> list[str]:
         """The names of all runs that are here."""
