@@ -6,7 +6,15 @@ import pytest
 
 import basegraph as bg
 from basegraph.experiments.claims import CLAIMS
-from basegraph.experiments.learning import FIGURES, Cell, Key, cells_of, plain, preset
+from basegraph.experiments.learning import (
+    FIGURES,
+    PRESET_FIELDS,
+    Cell,
+    Key,
+    cells_of,
+    plain,
+    preset,
+)
 from basegraph.experiments.learning_report import _shown, milestones
 from basegraph.plots.learning import labels
 from basegraph.training.config import RunConfig
@@ -70,6 +78,7 @@ def test_the_published_settings_and_ours():
     assert published.cosine_epochs == 500
     gray = preset("published", "fashion-mnist", "lenet", 200)
     assert (gray["normalize"], gray["model"]) == ("none", "lenet:order=published")
+    assert (*gray,) == ("model", *PRESET_FIELDS)
     assert preset("published", "cifar10", "vgg11:groups=4", 500)["model"] == "vgg11:groups=4"
     with pytest.raises(bg.InvalidArgument, match="settings='mine': must be published or ours"):
         preset("mine", "cifar10", "vgg11", 500)

@@ -272,6 +272,16 @@ def test_another_setting_on_resume_is_named(tmp_path):
     again = run_here(*command, "--resume")
     assert again.returncode == 2
     assert f"epochs=3: the runs in {tmp_path / 'out' / 'runs'} have 2" in again.stderr
+    command[command.index("--epochs") + 1] = "2"
+    again = run_here(*command, "--settings", "ours", "--resume")
+    assert again.returncode == 2
+    said = f"normalize='dataset': the runs in {tmp_path / 'out' / 'runs'} have 'none'"
+    assert f"--settings='ours': means {said}" in again.stderr
+    config = next((tmp_path / "out" / "runs").glob("*/config.toml"))
+    config.write_text("")
+    again = run_here(*command, "--resume")
+    assert again.returncode == 2
+    assert f"{config}: is empty: remove its folder" in again.stderr
 
 
 @pytest.mark.parametrize(
@@ -287,7 +297,14 @@ def test_another_setting_on_resume_is_named(tmp_path):
         (["dsgd", "--methods", "dsgdm:momentum=2"], "--methods='dsgdm:momentum=2': momentum=2"),
         (["dsgd", "--settings", "his"], "--settings='his': must be published or ours"),
         (["dsgd", "--dataset", "text"], "--dataset='text': must be images, not a text"),
-        (["dsgd", "--dataset", "digits", "--lr", "0.00001"], "must be at most lr, 1e-05"),
+        (
+            ["dsgd", "--dataset", "digits", "--lr", "0.1,0.00001"],
+            "--lr=1e-05: must be at least 0.0001",
+        ),
+        (
+            ["dsgd", "--lr", "0.1,0.10000001"],
+            "--lr=[0.1, 0.10000001]: has two rates that are alike",
+        ),
         (["dsgd", "--dataset", "digits", "--model", "gpt-tiny"], "is for windows of tokens"),
     ],
 )

@@ -87,6 +87,21 @@ def test_pairs_of_which_none_fits_say_so(tmp_path, monkeypatch):
     ok("reproduce", "pairs", *flags, "--out", tmp_path / "out", "--resume")
 
 
+@pytest.mark.parametrize(
+    ("rates", "complaint"),
+    [("0.1,0.1000000001", "has two rates that are alike"), ("0.1,x", "lr='x'")],
+)
+def test_pairs_take_every_rate_once(rates, complaint, tmp_path):
+    flags = ["--epochs", "1", "--nodes", "3", "--seed", "0", "--topologies", "base:k=1"]
+    command = ["reproduce", "pairs", *flags, "--out", tmp_path / "out", "--lr"]
+    refused = run_here(*command, rates)
+    assert (refused.returncode, refused.stderr.count("--lr=")) == (2, 1)
+    assert complaint in refused.stderr
+    ok(*command, "0.1,0.1")
+    with open(tmp_path / "out" / "pairs.csv", encoding="utf-8") as file:
+        assert [row["lr"] for row in csv.DictReader(file)] == ["0.1"]
+
+
 def test_pairs_name_a_topology_whose_options_are_refused(tmp_path):
     done = run_here("reproduce", "pairs", "--topologies", "base:k=0", "--out", tmp_path / "out")
     assert done.returncode == 2

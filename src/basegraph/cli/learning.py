@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -136,6 +136,7 @@ def learning(
         if not plan:
             stack.enter_context(locked("--out", path))
         progress = stack.enter_context(displays(quiet=json))
+        stack.enter_context(_named(settings or drawn.settings))
         experiment = recipe.Experiment(folder, drawn, fields, rates, seeds, resume=resume or plan)
         if plan:
             _print_plan(experiment, step_time, json)
@@ -185,6 +186,19 @@ def _chosen(figure: Figure, topologies: str, methods: str, alpha: str, nodes: st
         if method.startswith("allreduce-"):
             raise InvalidArgument("--methods", method, "is in every figure: leave it out")
     return plain(figure)
+
+
+@contextmanager
+def _named(settings: str) -> Iterator[None]:
+    """Name the settings where one of their fields is refused."""
+    from basegraph.experiments.learning import PRESET_FIELDS
+
+    try:
+        yield
+    except InvalidArgument as error:
+        if error.argument not in PRESET_FIELDS:
+            raise
+        raise InvalidArgument("--settings", settings, f"means {error}") from None
 
 
 def _each(values: Iterable[T]) -> tuple[T, ...]:

@@ -83,14 +83,12 @@ class Campaign(Generic[Cell, Key]):
     ) -> None:
         self.folder = folder
         self.settings = {**settings, "checkpoint_last": False}  # of n nodes: gigabytes
-        self.rates, self.seeds = list(dict.fromkeys(rates)), list(dict.fromkeys(seeds))
+        self.rates, self.seeds = distinct_rates(rates), list(dict.fromkeys(seeds))
         self.cells = list(dict.fromkeys(cells))
         self._checked: set[Cell] = set()
         what = RunConfig(**self.settings).computes()
         each = dict.fromkeys(self.cells, self.rates)
         self.tried = self._configs(self.cells, each, self.seeds[:1])
-        if len({f"{rate:g}" for rate in self.rates}) < len(self.rates):
-            raise InvalidArgument("lr", rates, "has two rates that are alike in six digits")
         names = [key.name for key in self.tried]
         if len(set(names)) < len(names):  # of their folders
             twice = next(name for name in names if names.count(name) > 1)
@@ -324,6 +322,23 @@ def _definition(path: Path, what: dict[str, Any]) -> str:
             if then == what:
                 return begun
     return text
+
+
+def distinct_rates(rates: Iterable[float]) -> list[float]:
+    """Learning rates, each once.
+
+    Raises:
+        InvalidArgument: If the names of files could not tell two of them apart.
+
+    Example:
+        >>> distinct_rates([0.1, 0.01, 0.1])
+        [0.1, 0.01]
+
+    """
+    each = list(dict.fromkeys(rates))
+    if len({f"{rate:g}" for rate in each}) < len(each):
+        raise InvalidArgument("lr", each, "has two rates that are alike in six digits")
+    return each
 
 
 def listed(seeds: Iterable[int] | None) -> str:

@@ -46,6 +46,15 @@ MS_PER_STEP = {
 Measured with our models (2 groups); those of the published settings are taken to be as quick.
 """
 SETTINGS = ("published", "ours")
+PRESET_FIELDS = (
+    "normalize",
+    "padding",
+    "lr_min",
+    "lr_changes",
+    "cosine_epochs",
+    "warmup_start",
+)
+"""What settings decide besides options of the model."""
 
 
 class Figure(NamedTuple):
@@ -278,9 +287,13 @@ class Experiment(Campaign[Cell, Key]):
     ) -> None:
         self.figure = figure
         self.every = cells_of(figure)
-        super().__init__(
-            folder, settings, self.every.trained, list(rates), list(seeds), resume=resume
-        )
+        rates = list(rates)
+        for name in ("lr_min", "warmup_start"):
+            lowest = settings.get(name, 0.0)
+            if below := [rate for rate in rates if 0 < rate < lowest]:
+                accepted = f"must be at least {lowest:g}, the {name} of the settings"
+                raise InvalidArgument("lr", below[0], accepted)
+        super().__init__(folder, settings, self.every.trained, rates, list(seeds), resume=resume)
 
     def key(self, cell: Cell, lr: float, seed: int) -> Key:
         """The name of a run."""

@@ -16,7 +16,7 @@ from statistics import mean
 from typing import Any
 
 from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.experiments.campaign import rounded, spread, standard_error
+from basegraph.experiments.campaign import distinct_rates, rounded, spread, standard_error
 from basegraph.experiments.grid import expand, topology_of_list
 from basegraph.experiments.reporting import markdown
 from basegraph.experiments.store import ResultFolder
@@ -81,6 +81,7 @@ def reproduce(
     """
     names = distinct_topologies(topologies, settings["nodes"])
     what = RunConfig(**settings).computes()
+    rates = distinct_rates(rates)
     runs = expand(settings, grids(names, rates, seeds), "pairs")
     text = json.dumps(what, indent=2) + "\n"
     sweep = SweepFolder(folder / "runs", text, resume=resume, out=folder.path)

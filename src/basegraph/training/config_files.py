@@ -16,8 +16,16 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_saved(path: Path) -> dict[str, Any]:
-    """The fields that a run's own configuration file sets, or meant when it was written."""
-    return as_saved(_known(path, inputs.read_own_toml(path)))
+    """The fields that a run's own configuration file sets, or meant when it was written.
+
+    Raises:
+        BadFile: It is empty, too large, or not TOML.
+
+    """
+    saved = inputs.read_own_toml(path)
+    if not saved:
+        raise inputs.BadFile(f"{path}: is empty: remove its folder to make the run again")
+    return as_saved(_known(path, saved))
 
 
 def _known(path: Path, given: dict[str, Any]) -> dict[str, Any]:
