@@ -170,17 +170,17 @@ def split_specs(text: str) -> list[str]:
     Example:
         >>> split_specs("base:k=1, ring, u-equistatic:degree=2, seed=3")
         ['base:k=1', 'ring', 'u-equistatic:degree=2,seed=3']
-        >>> split_specs("ring,,torus"), split_specs("")
+        >>> split_specs("ring,,torus"), split_specs(" ,")
         (['ring', '', 'torus'], [])
 
     """
     specs: list[str] = []
-    for item in text.split(",") if text.strip() else []:
+    for item in map(str.strip, text.split(",")):
         if specs and "=" in item.partition(":")[0]:
-            specs[-1] += f",{item.strip()}"
+            specs[-1] += f",{item}"
         else:
-            specs.append(item.strip())
-    return specs
+            specs.append(item)
+    return specs if any(specs) else []
 
 
 def spec_of(name: str, options: Mapping[str, object]) -> str:

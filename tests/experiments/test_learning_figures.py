@@ -125,6 +125,16 @@ def test_milestones_say_what_a_good_model_has_cost():
     assert second["averaged model: MB to good, each seed"] == "1, 1"
 
 
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [(71_760, "0.0718"), (1.239e6, "1.24"), (99.96e6, "100"), (123.4e6, "123"), (12345e6, "12345")],
+)
+def test_small_models_have_cost_something_too(sent, shown):
+    rows = [{"test_accuracy": 0.9, "test_accuracy_averaged": 0.9, "bytes_per_node": sent}]
+    (row,) = milestones({Cell(0.1, 25, "dsgdm", "ring"): {0: rows}})
+    assert row["nodes: MB to good, each seed"] == shown
+
+
 def test_a_quarter_of_two_evaluations_is_none():
     rows = [{"test_accuracy": a, "test_accuracy_averaged": a, "bytes_per_node": 1e6}
             for a in (0.5, 0.9)]  # fmt: skip

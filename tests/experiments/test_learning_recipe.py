@@ -331,6 +331,8 @@ def test_what_is_unstable_is_named(tmp_path):
     plan = json.loads(out)
     assert [row["topology"] for row in plan["plan"]] == ["all-reduce", "ring"]
     assert plan["left_out"] == ["d2, n=5, base:k=1: unstable"]
+    made = json.loads(ok(*command, "--minutes", "0", "--json", "--out", tmp_path / "f"))
+    assert (made["left_out"], made["not_asked_for"]) == (plan["left_out"], [])
 
 
 def test_all_reduce_is_in_no_panel_of_a_method_of_several(tmp_path):
@@ -364,7 +366,10 @@ def test_a_drawing_leaves_nothing_of_an_earlier_one(tmp_path):
     assert not any(name.startswith("curves-10-") for name in names)
     assert "curves-0.1-4-dsgdm.png" in names
     command[command.index("--seed") + 1] = "7"
-    ok(*command, "--resume", "--minutes", "0")
+    answer = json.loads(ok(*command, "--resume", "--minutes", "0", "--json"))
+    assert answer["not_asked_for"] == sorted(
+        path.parent.name for path in tmp_path.glob("out/runs/*/config.toml")
+    )
     names = {path.name for path in (tmp_path / "out").iterdir()}
     kept = {"runs", "runs.csv", "missing.txt", "provenance.json"}
     assert names == {*kept, "notes.md", "curves-mine.png"}

@@ -207,9 +207,11 @@ def _with_spread(values: list[float]) -> str:
 
 
 def _megabytes(rows: list[Metrics], column: Accuracy, good: float) -> str:
-    """What a node had sent when an accuracy was first seen to be good."""
-    seen = [row["bytes_per_node"] for row in rows if row[column] >= good]
-    return f"{seen[0] / 1e6:.0f}" if seen else "never"
+    """What a node had sent when an accuracy was first seen to be good, in three digits or more."""
+    seen = [row["bytes_per_node"] / 1e6 for row in rows if row[column] >= good]
+    if not seen:
+        return "never"
+    return f"{seen[0]:.0f}" if seen[0] >= 100 else f"{seen[0]:.3g}"
 
 
 def _above(curves: Curves, cell: Cell, figure: Figure) -> dict[str, Any]:
