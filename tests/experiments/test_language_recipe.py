@@ -192,10 +192,21 @@ def test_a_short_text_is_validated_on_a_window(tmp_path):
     assert [row["validation windows"] for row in answer["table"]] == ["1"]
 
 
+def test_spaces_around_commas_do_not_count(tmp_path):
+    lists = ["--methods", "ring, all-reduce", "--splits", " iid"]
+    out = ok("reproduce", "language", *FLAGS, *lists, "--plan", "--json", "--out", tmp_path / "f")
+    rows = json.loads(out)["plan"]
+    assert [(row["split"], row["method"]) for row in rows] == [
+        ("iid", "ring"),
+        ("iid", "all-reduce"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("flags", "complaint"),
     [
         (["--methods", "rings"], "--methods='rings': did you mean 'ring'?"),
+        (["--methods", "ring,"], "--methods='': not known. Known: all-reduce"),
         (["--splits", "dirichlet"], "--splits='dirichlet': must be some of domains, iid"),
         (["--model", "gpt-tiny:heads=3", "--plan"], "heads=3: must divide the width"),
         (["--dataset", "digits", "--plan"], "is for windows of tokens"),
