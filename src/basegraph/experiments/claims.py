@@ -156,7 +156,7 @@ def verdict(kind: str, differences: list[float], pairs: int = 1) -> str:
 def judged(
     figure: str,
     panels: Sequence[Panel],
-    cells: Iterable[Cell],
+    cells: Sequence[Cell],
     seeds: Sequence[int],
     curves: Curves,
     lost: Mapping[Cell, str],
@@ -176,7 +176,7 @@ def judged(
     rows = []
     for claim in CLAIMS[figure]:
         if claim.kind == "wider":
-            rows += _spreads(claim, panels, list(cells), seeds, curves, lost)
+            rows += _spreads(claim, panels, cells, seeds, curves, lost)
             continue
         for panel in panels:
             if claim.is_about(panel):
