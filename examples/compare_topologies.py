@@ -8,13 +8,13 @@ Prints three tables and writes a figure into FOLDER (default: demo).
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 import basegraph as bg
-from basegraph.cli.output import table
-from basegraph.experiments.consensus import measure
-from basegraph.plots.consensus import draw_consensus
-from basegraph.topologies.analysis.diagnostics import MEANINGS, NO_VERDICT
+from basegraph.plots import draw_consensus
 
 N = 25
 SPECS = ["base:k=1", "base:k=2", "base:k=3", "base:k=4", "one-peer-exponential", "exponential",
@@ -31,6 +31,16 @@ def proof(t: bg.Topology) -> str:
         return "no: " + str(no).partition(": ")[2]
 
 
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Print a table with columns as wide as they need to be."""
+    lines = [list(columns), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    print(f"{title}:")
+    for line in lines:
+        print("  ".join(map(str.ljust, line, widths)).rstrip())
+    print()
+
+
 def short(value: object) -> str:
     """A number in three digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
@@ -42,30 +52,30 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     topologies = [bg.topology(spec, n=N) for spec in SPECS]
     table(
+        f"{N} nodes",
         ["topology", "rounds", "degree", "proof, in exact arithmetic"],
         [(t.spec, t.period, t.max_degree, proof(t)) for t in topologies],
-        title=f"{N} nodes",
     )
-    print()
-    found = [bg.diagnose(t).row() for t in topologies]
+    diagnostics = [bg.diagnose(t).row() for t in topologies]
     table(
-        ["topology", *found[0]],
-        [(t.spec, *map(short, row.values())) for t, row in zip(topologies, found, strict=True)],
-        title="what length does not say",
+        "what the number of rounds does not say (bg.Diagnostics explains the columns)",
+        ["topology", *diagnostics[0]],
+        [(spec, *map(short, row.values())) for spec, row in zip(SPECS, diagnostics, strict=True)],
     )
-    for name, meaning in MEANINGS.items():
-        print(f"{name}: {meaning}.")
-    print(NO_VERDICT)
-    rows = measure(topologies, STEPS, seeds=[0])
-    errors = {(row["topology"], row["step"]): row["error"] for row in rows}
-    print()
+    start = np.random.default_rng(0).standard_normal(N)
+    errors = {t: bg.consensus_error(t, start, STEPS) for t in topologies}
     table(
+        "consensus error (1/n) Σ (x_i - mean)² by round, from a Gaussian start",
         ["topology", *[f"after {step}" for step in SHOWN]],
-        [(spec, *[f"{errors[spec, step]:.0e}" for step in SHOWN]) for spec in SPECS],
-        title="consensus error (1/n) Σ (x_i - mean)² by round, from a Gaussian start",
+        [(t.spec, *[f"{error[step]:.0e}" for step in SHOWN]) for t, error in errors.items()],
     )
+    rows = [
+        {"n": N, "topology": t.spec, "degree": t.max_degree, "seed": 0, "step": step, "error": e}
+        for t, error in errors.items()
+        for step, e in enumerate(error.tolist())
+    ]
     draw_consensus(rows, [folder / "consensus.png"])
-    print(f"\nfigure: {folder / 'consensus.png'}")
+    print(f"figure: {folder / 'consensus.png'}")
 
 
 if __name__ == "__main__":

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from basegraph.cli.compare import find_runs
-from basegraph.cli.output import progress, table
-from basegraph.plots.learning import draw_learning
-from basegraph.training._train import train
-from basegraph.training.config import RunConfig
+import basegraph as bg
+from basegraph.plots import draw_learning
 
 CASES = [
     ("all-reduce", {"algorithm": "allreduce-sgd", "topology": "complete"}),
@@ -27,6 +25,7 @@ CASES = [
     ("one-peer-exponential", {"topology": "one-peer-exponential"}),
     ("ring", {"topology": "ring"}),
 ]
+LINE = "{:22}{:>14}{:>14}{:>14}{:>10}{:>9}"
 COMMON = {"nodes": 25, "dataset": "digits", "model": "mlp", "alpha": 0.1, "lr": 0.1}
 
 
@@ -41,30 +40,31 @@ def main() -> None:
     runs = folder / "digits-runs"
     shared = {**COMMON, "epochs": options.epochs, "threads": 1}  # small models: more would wait
     print(f"25 nodes, digits, α = 0.1, momentum SGD, {options.epochs} epochs, {len(seeds)} seed(s)")
-    jobs = [(name, fields, seed) for seed in seeds for name, fields in CASES]
-    for name, fields, seed in progress(jobs, "training"):
-        out = runs / f"{name}-seed{seed}"
-        shutil.rmtree(out, ignore_errors=True)
-        train(RunConfig(**shared, **fields, seed=seed), out)
-    rows, drawn = [], []
-    for name, _ in CASES:
-        found = find_runs([runs / f"{name}-seed{seed}" for seed in seeds])
-        drawn += found
-        last = [run["rows"][-1] for run in found]
-        rows.append(
-            (
+    print(
+        LINE.format("topology", "nodes' mean %", "average %", "worst node %", "distance", "MB sent")
+    )
+    curves = []
+    for name, fields in CASES:
+        last = []
+        for seed in seeds:
+            out = runs / f"{name}-seed{seed}"
+            shutil.rmtree(out, ignore_errors=True)
+            config = bg.RunConfig(**shared, **fields, seed=seed)
+            rows = bg.train(config, out)
+            last.append(rows[-1])
+            curves.append({"config": asdict(config), "rows": rows})
+        print(
+            LINE.format(
                 name,
                 spread(last, "test_accuracy"),
                 spread(last, "test_accuracy_averaged"),
                 spread(last, "test_accuracy_worst"),
                 f"{fmean(r['consensus_distance'] for r in last):.1g}",
                 f"{fmean(r['bytes_per_node'] for r in last) / 1e6:.1f}",
-            )
+            ),
+            flush=True,
         )
-    columns = ["topology", "nodes' mean %", "averaged model %", "worst node %",
-               "distance between nodes", "MB sent"]  # fmt: skip
-    table(columns, rows)
-    draw_learning(drawn, [folder / "learning.png"], models=("nodes", "averaged"))
+    draw_learning(curves, [folder / "learning.png"], models=("nodes", "averaged"))
     print(f"\nfigure: {folder / 'learning.png'}   runs: {runs}")
 
 

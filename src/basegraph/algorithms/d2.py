@@ -19,7 +19,7 @@ def d2(damping: float = 1.0) -> Method:
     """D²: x¹ = mix(x⁰ - ηg⁰), then x⁺ = mix(2x - x₋ - ηg + η₋g₋).
 
     `damping` τ < 1 uses (1-τ) I + τ W for W. On finite-time sequences D² is unstable without it,
-    even with zero gradients: `stability.py` measures that, and `damping` that is stable.
+    even with zero gradients: `stability` measures that, and `damping` that is stable.
 
     Args:
         damping: τ in (0, 1]: the mixing matrix is (1-τ) I + τ W.

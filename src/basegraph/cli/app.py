@@ -49,18 +49,33 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    *(advise, topology, verify, lengths, consensus, explore),
-    *(train, sweep, watch, report, compare, export, sample),
-    doctor,
+for command, summary in (
+    (advise, "Rank topologies for your network and model."),
+    (topology, "Show a topology, or list the catalogue."),
+    (verify, "Prove that a sequence averages exactly."),
+    (lengths, "Compare numbers of rounds."),
+    (consensus, "Measure the consensus error, round by round."),
+    (explore, "Write an interactive HTML page."),
+    (train, "Train n nodes over a topology."),
+    (sweep, "Run a grid of configurations."),
+    (watch, "Follow a run while it trains."),
+    (report, "Write an HTML report on runs."),
+    (compare, "Compare runs: final scores, learning curves."),
+    (export, "Export a trained model."),
+    (sample, "Generate text with a trained model."),
+    (doctor, "Show versions, backends, GPUs and extras."),
 ):
-    app.command()(command)
-app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(
-    launch
-)
-reproduce.app.command()(language)
-reproduce.app.command()(learning)
-reproduce.app.command()(mnist)
+    app.command(short_help=summary)(command)
+app.command(
+    short_help="Start a script on several nodes.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)(launch)
+for command, summary in (
+    (language, "Topologies and methods on text."),
+    (learning, "A training figure of the paper."),
+    (mnist, "LeNet on MNIST."),
+):
+    reproduce.app.command(short_help=summary)(command)
 app.add_typer(reproduce.app, name="reproduce")
 app.add_typer(data.app, name="data")
 app.add_typer(bench.app, name="bench")

@@ -43,7 +43,7 @@ RESULTS = Path("results")
 ALONE = "start it without torchrun"
 
 
-@app.command()
+@app.command(short_help="The consensus figures.")
 def consensus(
     out: Out = RESULTS / "consensus",
     seed: Annotated[str, typer.Option(metavar="S", help="of the Gaussian starts")] = "0:9",
@@ -60,7 +60,7 @@ def consensus(
     _finish(folder, f"Gaussian starts from seeds {seed}")
 
 
-@app.command()
+@app.command(short_help="Rounds of simple-base and base.")
 def lengths(out: Out = RESULTS / "lengths", force: Force = False) -> None:
     """Rounds of simple-base and base for n = 2..200, nine panels k = 1..9 (App. F.1).
 
@@ -71,7 +71,7 @@ def lengths(out: Out = RESULTS / "lengths", force: Force = False) -> None:
     _finish(folder, "none: constructions only")
 
 
-@app.command()
+@app.command(short_help="The drawings of rounds.")
 def illustrations(out: Out = RESULTS / "illustrations", force: Force = False) -> None:
     """The drawings of rounds for n = 3..12, colored by line of the pseudo-code (App. A-C).
 
@@ -82,7 +82,7 @@ def illustrations(out: Out = RESULTS / "illustrations", force: Force = False) ->
     _finish(folder, "none: constructions only")
 
 
-@app.command()
+@app.command(short_help="Which topology of degree one trains best.")
 def pairs(
     out: Out = RESULTS / "pairs",
     dataset: Annotated[str, typer.Option(metavar="NAME", help="what to train on")] = "digits",
@@ -147,7 +147,7 @@ def pairs(
     print(f"written to {folder.path}")
 
 
-@app.command(name="table")
+@app.command(name="table", short_help="Table 1: theory, and what is measured.")
 def comparison_table(
     nodes: Annotated[
         str, typer.Option("--nodes", "-n", metavar="N", help="number of nodes")

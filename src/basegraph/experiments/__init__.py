@@ -11,7 +11,7 @@
   seed and which can be made in pieces. `learning.py` (the paper's training figures) and
   `language.py` are made of it; `learning_report.py`, `claims.py` (what the paper says, and what the
   runs say of it) and `language_report.py` write their tables.
-- `mnist.py`, `pairs.py`: training experiments, made of sweeps; `reporting.py` says where runs came
+- `pairs.py`: a training experiment, made of sweeps; `reporting.py` says where runs came
   from.
 - `store.py`: the folder of an experiment's results.
 

@@ -61,11 +61,11 @@ class DecentralizedOptimizer(NodeOptimizer):
             `averaged()`.
         buffers: "local", or "average": buffers are mixed at every step, as parameters are.
         broadcast: Whether all nodes start from node 0's model; `load_state_dict` restores the model
-            that a node had before. If False, the nodes' models must be equal at the first step.
+            that a node had loaded before. If False, all models must be equal at the first step.
         local_steps: Steps per exchange.
         outer: A method of the catalogue, such as "dsgdm:momentum=0.9,nesterov=true": at an exchange
-            it makes a step from the model of the last one along what came of the local steps, and
-            its messages are what is exchanged.
+            it makes a step from the model of the last one along the change that the local steps
+            made, and its messages are what is exchanged.
         outer_lr: Its learning rate.
         order: "adapt-then-combine", or "combine-then-adapt" (dsgd, dsgdm, adamw): the exchange runs
             behind the next forward and backward pass.
@@ -81,10 +81,23 @@ class DecentralizedOptimizer(NodeOptimizer):
             find such files, however many, begin from the survivors' average.
         checkpoint_every: Save there at every so many steps, too, in case all nodes are lost at
             once; 0 for never.
-        membership: "fixed", the processes of the group, or "live": nodes come and go while the
+        membership: "fixed", the processes of the group, or "live": nodes join and leave while the
             others train on, and torchft's lighthouse knows who is there.
         lighthouse: Its address, as in "http://127.0.0.1:29510", for a live membership; None takes
             `TORCHFT_LIGHTHOUSE`.
+
+    Example:
+        >>> import warnings
+        >>> model = torch.nn.Linear(2, 1)
+        >>> with warnings.catch_warnings():  # without torchrun, that this is a single node
+        ...     warnings.simplefilter("ignore")
+        ...     optimizer = DecentralizedOptimizer(model.parameters(), "qg-dsgdm", lr=0.1)
+        >>> model(torch.ones(1, 2)).sum().backward()
+        >>> optimizer.step()
+        >>> optimizer.consensus()  # the exact average of all nodes' models
+        >>> optimizer.gossip_step
+        1
+        >>> torch.distributed.destroy_process_group()
 
     """
 

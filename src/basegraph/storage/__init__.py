@@ -4,7 +4,7 @@
   is either whole or not there. `CannotWrite` says which file could not be written.
 - `locked` (`lock.py`): a folder held by one process at a time.
 - `read_text`, `read_json`, `read_toml` (`inputs.py`): files of others, read up to a limit.
-- `provenance` (`provenance.py`): command, versions, commit, machine and data of a result.
+- `provenance` (`_provenance.py`): command, versions, commit, machine and data of a result.
 - `available_memory` (`memory.py`): how much there is for what is about to be read.
 
 >>> from pathlib import Path
