@@ -1,4 +1,4 @@
-"""A job whose nodes come and go, for `live.py`: forks that write on a board how far they are."""
+"""A job whose nodes join and leave, for `live.py`: forks that write on a board how far they are."""
 
 from __future__ import annotations
 

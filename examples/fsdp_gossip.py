@@ -1,4 +1,4 @@
-"""FSDP2 inside of a node, gossip between nodes: three nodes of two processes each, on digits.
+"""FSDP2 inside a node, gossip between nodes: three nodes of two processes each, on digits.
 
     torchrun --nproc-per-node 6 examples/fsdp_gossip.py
 

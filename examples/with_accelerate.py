@@ -55,7 +55,7 @@ def main() -> None:
                 optimizer.step()
                 schedule.step()
                 optimizer.zero_grad()
-        # 4. Accelerate saves what process 0 has. Inside of this block, that is the average.
+        # 4. Accelerate saves what process 0 has. Inside this block, that is the average.
         with gossip.averaged():
             accelerator.save_state(str(folder / f"epoch-{epoch + 1}"))
 

@@ -1,4 +1,4 @@
-"""What the environment says about who has started this process as a node that comes and goes."""
+"""What the environment says about who has started this process as a node that joins and leaves."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ JOB = "BASEGRAPH_JOB"
 """The environment variable that names the job; `basegraph launch` sets it."""
 
 
-def comes_and_goes() -> bool:
-    """Whether this process is a node that comes and goes: with a lighthouse, without torchrun."""
+def membership_is_live() -> bool:
+    """Whether this process is a node that joins and leaves: with a lighthouse, without torchrun."""
     return LIGHTHOUSE in os.environ and "WORLD_SIZE" not in os.environ
 
 
@@ -31,7 +31,7 @@ def job() -> str:
 
 def launched() -> bool:
     """Whether `basegraph launch` has started this process, or somebody in its place."""
-    return comes_and_goes() and bool(job())
+    return membership_is_live() and bool(job())
 
 
 def repeats_others() -> bool:

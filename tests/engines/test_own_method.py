@@ -64,7 +64,7 @@ def test_a_method_with_two_messages_says_so():
         (init, lambda x, g, s, lr, mix: (mix(x), Kept(1)), "step must return a NamedTuple"),
         (init, lambda x, g, s, lr, mix: (mix(x - np.ones(7)), s), "fails on tensors of 3 nodes: "),
         (init, lambda x, g, s, lr: (x, s), "fails on tensors of 3 nodes: "),
-        (init, lambda x, g, s, lr, mix: (mix(x - lr * g / g.norm()), s), "couples the nodes"),
+        (init, lambda x, g, s, lr, mix: (mix(x - lr * g / g.norm()), s), "combines nodes"),
     ],
 )
 def test_what_engines_cannot_take_is_one_line(start, step, complaint, tmp_path):

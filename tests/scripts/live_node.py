@@ -1,4 +1,4 @@
-"""One node that comes and goes, and writes what happens to it as lines of JSON.
+"""One node that joins and leaves, and writes what happens to it as lines of JSON.
 
 Usage: live_node.py SETTINGS, JSON with: goal (a file that will say at which step to end), kind
 ("decentralized", or a torch optimizer for Gossip), algorithm, options (of the optimizer), size,

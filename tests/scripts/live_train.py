@@ -1,4 +1,4 @@
-"""`basegraph train` as a node that comes and goes, slow until it is let go.
+"""`basegraph train` as a node that joins and leaves, slow until it is let go.
 
 Usage: live_train.py FILE FLAGS. A step takes 0.3 seconds at least until the file exists.
 """

@@ -28,6 +28,9 @@ class Slow(Dataset[torch.Tensor]):
 
 
 def main() -> None:
+    batches = iter(
+        DataLoader(Slow(), batch_size=4, num_workers=1)
+    )  # forks before threads are there
     warm_up()
     folder = Path(sys.argv[1])
     nets = [torch.nn.Linear(4, 1) for _ in range(2)]
@@ -35,7 +38,7 @@ def main() -> None:
         bg.Gossip(torch.optim.SGD(net.parameters(), lr=0.01), timeout=100, checkpoint=folder / name)
         for net, name in zip(nets, ("first", "second"), strict=True)
     ]
-    for x in DataLoader(Slow(), batch_size=4, num_workers=1):
+    for x in batches:
         for net, optimizer in zip(nets, optimizers, strict=True):
             optimizer.zero_grad()
             net(x).square().mean().backward()

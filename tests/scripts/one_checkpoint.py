@@ -30,7 +30,7 @@ def approach(x: nn.Parameter, optimizer, steps: int) -> None:
 
 
 def one_state_serves_all_nodes() -> None:
-    """Trackers of node 0 on all nodes, say, would lead them all astray, for ever."""
+    """Trackers of node 0 on all nodes, say, would lead them all astray, forever."""
     for method, topology in METHODS.items():
         options = {"algorithm": method, "lr": 0.1, "topology": topology}
         x = nn.Parameter(torch.full((3,), 2.0))

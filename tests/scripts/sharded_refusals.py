@@ -70,7 +70,7 @@ def parameters_that_do_not_fit() -> None:
     )
     everywhere = shard(model(), mesh)  # HSDP: its gradients are averaged over all nodes already
     refused(
-        "params='DTensors over the ranks .* must be inside of one node",
+        "params='DTensors over the ranks .* must be inside one node",
         gossip,
         everywhere,
         mesh=mesh["node"],

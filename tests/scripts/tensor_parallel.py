@@ -1,4 +1,4 @@
-"""Eight processes: two nodes of 2 × 2, with FSDP2 and tensor parallelism inside of a node."""
+"""Eight processes: two nodes of 2 × 2, with FSDP2 and tensor parallelism inside a node."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ while entered < 300:
 """
 
 
-def test_never_two_at_once_although_the_file_comes_and_goes(tmp_path):
+def test_never_two_at_once_although_the_file_membership_is_live(tmp_path):
     crowd = [
         subprocess.Popen(
             [sys.executable, "-c", CROWD, str(tmp_path)],

@@ -1,4 +1,4 @@
-"""A lighthouse, and nodes that come and go, each a fork that writes what happens to it."""
+"""A lighthouse, and nodes that join and leave, each a fork that writes what happens to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run whose nodes come and go: one folder, whoever is node 0, with every row."""
+"""A run whose nodes join and leave: one folder, whoever is node 0, with every row."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ MISTAKES = {
     ),
     "device": (
         ["--engine=distributed", "--device=cuda"],
-        "--device='cuda': a run whose nodes come and go is trained on the CPU",
+        "--device='cuda': a run whose nodes join and leave is trained on the CPU",
     ),
     "engine": (
         [],

@@ -28,8 +28,8 @@ def dsgd_ceca() -> Method:
     sends the other one (`mix` does that). The gradient is taken at v: at x in the rounds that send
     x, at y in those that send y. In the beginning of every period v is x, and w is forgotten.
 
-    Needs a two-state topology, such as `ceca`. When nodes come and go, the rounds begin anew: the
-    first one replaces w by what is heard, so that nothing is left of the period that was broken
+    Needs a two-state topology, such as `ceca`. When nodes join and leave, rounds start over: the
+    first one replaces w by what is received, so that nothing is left of the period that was broken
     off.
     """
 

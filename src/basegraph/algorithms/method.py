@@ -81,7 +81,7 @@ class Method:
     restart: Init | None = None
     """The state of a run that begins again from trained models, where that is not `init`."""
     keeps_state: bool = False
-    """Whether the state stays valid when nodes come and go. Where it is tied to the other nodes'
+    """Whether the state stays valid when nodes join and leave. Where it is tied to the other nodes'
     states (trackers that sum to zero over all nodes, say), all nodes begin theirs anew."""
     mixing_options: tuple[str, ...] = ()
     """Its options, as in a spec, that say how it mixes: refused where it would not mix at all."""

@@ -1,4 +1,4 @@
-"""`basegraph launch`: nodes that come and go, on this machine."""
+"""`basegraph launch`: nodes that join and leave, on this machine."""
 
 from __future__ import annotations
 

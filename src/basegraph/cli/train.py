@@ -121,7 +121,7 @@ def train(
     from basegraph.cli.trackers import Trackers
     from basegraph.training.watcher import Watcher
 
-    # Where nodes come and go, any of them may become node 0, which calls the watcher.
+    # Where nodes join and leave, any of them may become node 0, which calls the watcher.
     speaks = not start.distributed or os.environ.get("RANK", "0") == "0"
     names = f"{log},tensorboard" if tensorboard else log
     finished: list[Sequence[Mapping[str, Any]]] = []
@@ -205,7 +205,7 @@ def _start(engine: str, out: Path) -> _Start:
     from basegraph.engines.distributed.membership.torchrun import job, restarts
     from basegraph.training.elastic import NotLaunched, world_size
 
-    if launched.comes_and_goes():
+    if launched.membership_is_live():
         return _Start(True, True, launched.expected(), True, launched.job())
     try:
         return _Start(True, False, world_size(), restarts() > 0, job())

@@ -84,7 +84,7 @@ def _let_workers_end() -> None:
 
 @contextmanager
 def logged_signals() -> Iterator[SignalLog]:
-    """Log SIGINT and SIGTERM inside of the block, instead of ending the process.
+    """Log SIGINT and SIGTERM inside the block, instead of ending the process.
 
     Example:
         >>> with logged_signals() as log:

@@ -55,7 +55,7 @@ class GossipStrategy(DDPStrategy):  # type: ignore[misc]
                 )
 
     def on_train_start(self) -> None:
-        """Refuse nodes that would wait for each other for ever."""
+        """Refuse nodes that would wait for each other forever."""
         super().on_train_start()
         assert self.lightning_module is not None
         count = self.lightning_module.trainer.num_training_batches

@@ -106,7 +106,7 @@ class _Nodes(TrainerCallback):  # type: ignore[misc]
         self._trainer = trainer
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Refuse nodes that would wait for each other for ever."""
+        """Refuse nodes that would wait for each other forever."""
         steps = counts_of_nodes(state.max_steps, args.device)
         if len(set(steps)) > 1:
             raise BasegraphError(

@@ -321,7 +321,7 @@ class DecentralizedOptimizer(NodeOptimizer):
     def state_dict(self) -> dict[str, Any]:
         """The learning rates, the method's state by parameter, and the number of steps made.
 
-        Inside of `averaged()`, it is one to go on with from the average, on all nodes: a state that
+        Inside `averaged()`, it is one to go on with from the average, on all nodes: a state that
         is tied to each node's model is begun anew, and momentum is this node's.
         """
         self._show_state()

@@ -91,7 +91,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
         Raises:
             InvalidArgument: There is no such way.
-            BasegraphError: Inside of `averaged()`, which would undo it.
+            BasegraphError: Inside `averaged()`, which would undo it.
             PeerLost: A node did not answer; this node's model is what it was.
 
         """
@@ -101,7 +101,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
 
     @contextmanager
     def averaged(self, how: str = "auto", network: Network | None = None) -> Iterator[None]:
-        """Set the model to the average of all models inside of the block, as for an evaluation.
+        """Set the model to the average of all models inside the block, as for an evaluation.
 
         This node's own model is back afterwards. All nodes must enter the block.
 
@@ -140,7 +140,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             group.setdefault("initial_lr", group["lr"])
 
     def _meet(self, membership: Membership, settings: Mapping[str, object]) -> None:
-        """Meet the other nodes for the first time, where they come and go."""
+        """Meet the other nodes for the first time, where they join and leave."""
         self._retries = Retries(self, self._node, self._set_step)
         if isinstance(membership, LiveMembership):
             membership.introduce({**self._node.facts(), **settings})
@@ -183,7 +183,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
             self.on_membership_change(change)
 
     def require_own_model(self, call: str = "step()") -> None:
-        """Refuse a call inside of `averaged()`."""
+        """Refuse a call inside `averaged()`."""
         if self._own is not None:
             raise BasegraphError(f"{call} inside averaged(): that model is not this node's own")
         self._node.check_parameters()
@@ -221,7 +221,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         return self._node.rescue(self.gossip_step).removeprefix("; ")
 
     def _show_own_model(self) -> None:
-        """Show this node's model again, inside of `averaged()`."""
+        """Show this node's model again, inside `averaged()`."""
         if self._own is not None:
             self._node.x_d.copy_(self._own)
 
@@ -240,7 +240,7 @@ class NodeOptimizer(torch.optim.Optimizer, Joinable):
         """
         if self._retries.turnover is not None:
             raise BasegraphError(
-                'join() is for membership="fixed": where nodes come and go, one whose data have '
+                'join() is for membership="fixed": where nodes join and leave, one whose data have '
                 "run out may simply exit"
             )
         return UnevenData(self, self.membership)

@@ -28,7 +28,7 @@ class Retries:
     """
 
     turnover: Turnover | None = None
-    """What is done when nodes come and go; None where a lost node ends the others."""
+    """What is done when nodes join and leave; None where a lost node ends the others."""
 
     def __init__(self, trained: Portable, node: Node, made: Callable[[int], None]) -> None:
         self._trained = trained

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 _ARGV: ContextVar[list[str] | None] = ContextVar("argv", default=None)
-"""The words of the command line that is run inside of another program."""
+"""The words of the command line that is run inside another program."""
 
 
 def provenance(data: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from basegraph.engines.distributed.membership.progress import seconds
 from basegraph.engines.distributed.membership.torchrun import job
 from basegraph.engines.distributed.shutdown.deadline import logged_signals_with_deadline
 from basegraph.errors import BasegraphError, Interrupted, InvalidArgument, PeerLost
-from basegraph.launched import comes_and_goes, expected
+from basegraph.launched import expected, membership_is_live
 from basegraph.topologies.catalog import topology
 from basegraph.training.config import RunConfig
 from basegraph.training.datasets import load_dataset
@@ -37,7 +37,7 @@ from basegraph.training.threads import choose_threads, using_threads
 from basegraph.training.watcher import Watcher
 
 FEW = 8
-"""Numbers of nodes for which a topology must exist where nodes come and go, at least."""
+"""Numbers of nodes for which a topology must exist where nodes join and leave, at least."""
 
 
 class NotLaunched(BasegraphError):
@@ -63,7 +63,7 @@ def train_distributed(
 ) -> list[Metrics]:
     """Train one node of a run in this process, or continue a run.
 
-    torchrun starts all nodes, or `basegraph launch`, under which they come and go.
+    torchrun starts all nodes, or `basegraph launch`, under which they join and leave.
 
     Args:
         config: Everything that determines the run.
@@ -80,7 +80,7 @@ def train_distributed(
         PeerLost: If a node was lost; this one has saved its model.
 
     """
-    if comes_and_goes():
+    if membership_is_live():
         return _train_live(config, out, resume, watcher or Watcher(), timeout)
     n = world_size()
     config = replace(config, nodes=n)
@@ -140,7 +140,7 @@ def _train_live(
 ) -> list[Metrics]:
     if config.device.startswith("cuda"):
         raise InvalidArgument(
-            "device", config.device, "a run whose nodes come and go is trained on the CPU"
+            "device", config.device, "a run whose nodes join and leave is trained on the CPU"
         )
     seconds(timeout, "timeout")
     _require_any_number(config, max(FEW, 2 * expected()))

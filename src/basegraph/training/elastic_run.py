@@ -1,6 +1,6 @@
 """`ElasticRun`: where a run stands of which this process is a node, and how it goes on with others.
 
-Survivors of a lost node go on at once where nodes come and go. Otherwise each saves its model in
+Survivors of a lost node go on at once where nodes join and leave. Otherwise each saves its model in
 the folder `nodes` of the run, and whoever resumes the run, with any number of nodes, begins from
 their average. Either way the topology is built and the data are split for the new number of nodes,
 and the run goes on at the same epoch.

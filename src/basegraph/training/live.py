@@ -1,4 +1,4 @@
-"""A run whose nodes come and go: one node per process, and whoever is node 0 writes the folder.
+"""A run whose nodes join and leave: one node per process, and whoever is node 0 writes the folder.
 
 Between two changes of the nodes a run goes on as any other (`ElasticRun`, `Loop`). At a change the
 nodes agree on how far the run has come, build its problem for their number, and begin a new
@@ -49,7 +49,7 @@ class NodesChanged(Exception):
 
 
 class LiveRun:
-    """A run with nodes that come and go, as one of them sees it.
+    """A run with nodes that join and leave, as one of them sees it.
 
     Args:
         config: What is asked; its number of nodes does not matter.

@@ -18,7 +18,7 @@ def learning_rate(
     changes: str = "step",
     cosine_epochs: int = 0,
 ) -> float:
-    """Linear warm-up to `peak`, then half a cosine down to `lowest` (or `peak` for ever).
+    """Linear warm-up to `peak`, then half a cosine down to `lowest` (or `peak` forever).
 
     Args:
         step: The step, from 0.

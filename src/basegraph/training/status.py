@@ -54,7 +54,7 @@ class RunStatus:
 
     @property
     def elastic(self) -> bool:
-        """Whether another process may go on with it: nodes come and go, or are restarted."""
+        """Whether another process may go on with it: nodes join and leave, or are restarted."""
         return bool(self.origin.get("job"))
 
 

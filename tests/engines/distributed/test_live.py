@@ -1,4 +1,4 @@
-"""Nodes come and go while the others train on."""
+"""Nodes join and leave while the others train on."""
 
 from __future__ import annotations
 

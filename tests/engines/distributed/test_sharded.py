@@ -1,4 +1,4 @@
-"""FSDP2 inside of a node, gossip between nodes: three nodes of two shards each."""
+"""FSDP2 inside a node, gossip between nodes: three nodes of two shards each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_what_does_not_fit_is_refused_in_one_line():
     "how", [signal.SIGSTOP, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
 )
 def test_a_lost_process_ends_all_others_without_torchrun(how):
-    """Also those that wait for it inside of its node, where torch would wait for half an hour."""
+    """Also those that wait for it inside its node, where torch would wait for half an hour."""
     done = nodes_of(6, "sharded_lost.py", 10, 4, int(how), watched=False)
     others = {rank: code for rank, code in done.codes.items() if rank != 4}
     assert sorted(others) == [0, 1, 2, 3, 5], done

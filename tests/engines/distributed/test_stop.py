@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -172,6 +173,24 @@ def test_a_forked_process_obeys_the_first():
             os.kill(os.getpid(), signal.SIGTERM)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+
+
+def interrupted_worker() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@linux
+@pytest.mark.usefixtures("default_handlers")
+@pytest.mark.parametrize("daemon", [True, False])
+def test_ctrl_c_leaves_workers_of_a_loader_to_their_parent(daemon):
+    """Those are daemonic processes; others obey."""
+    with logged_signals():
+        worker = multiprocessing.get_context("fork").Process(
+            target=interrupted_worker, daemon=daemon
+        )
+        worker.start()
+        worker.join()
+    assert (worker.exitcode == 0) == daemon
 
 
 @pytest.mark.usefixtures("default_handlers")

@@ -13,8 +13,8 @@ A step of a node goes one way, from its gradient to the network:
    (`stamp.py`), and waiting is measured (`traffic.py`).
 
 `ExactAverage` (`exact_average.py`) is behind `consensus()` and `averaged()`; `collectives.py` has
-all-reduce and its kin, bounded in time. Where nodes come and go, `Turnover` (`turnover.py`) meets
-the others at the steps of a `MeetingPlan` (`meeting_plan.py`), and hands a model to newcomers
+all-reduce and its kin, bounded in time. Where nodes join and leave, `Turnover` (`turnover.py`)
+meets the others at the steps of a `MeetingPlan` (`meeting_plan.py`), and hands a model to newcomers
 (`handover.py`). Subpackages: `membership` (who the nodes are), `recovery`
 (what they save and how they restart), `shutdown` (requests to stop). `DistributedEngine`
 (`engine.py`) makes runs of `basegraph.training` with all of it, the optimizers of `basegraph.optim`

@@ -269,7 +269,7 @@ class DistributedEngine:
         self._max_pending = 1
         self._exchanged = step, time.monotonic()
 
-    # -- nodes that come and go --------------------------------------------------------------
+    # -- nodes that join and leave --------------------------------------------------------------
 
     @property
     def rounds_from(self) -> int:

@@ -1,4 +1,4 @@
-"""When nodes that come and go meet next: after the same step at all of them."""
+"""When nodes that join and leave meet next: after the same step at all of them."""
 
 from __future__ import annotations
 

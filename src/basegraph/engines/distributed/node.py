@@ -129,10 +129,10 @@ class Node:
         """Buffers and frozen parameters of the model, as far as this process holds them."""
         return [] if self.buffers is None else [local(t) for t in self.buffers.all()]
 
-    # -- nodes that come and go --------------------------------------------------------------
+    # -- nodes that join and leave --------------------------------------------------------------
 
     def start_by_itself(self) -> int:
-        """Start where nodes come and go, before the first meeting.
+        """Start where nodes join and leave, before the first meeting.
 
         Returns:
             The steps made before, by the files in the folder for checkpoints; 0 without any.
@@ -198,7 +198,7 @@ class Node:
 
     @contextmanager
     def one_step(self, step: int) -> Iterator[None]:
-        """What comes before and after a step of the model, which is made inside of the block.
+        """What comes before and after a step of the model, which is made inside the block.
 
         Args:
             step: Steps made so far.

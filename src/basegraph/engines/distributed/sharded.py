@@ -28,10 +28,10 @@ class ShardedParameters:
     """Parameters of a node of several processes, and the vector of this process's shards.
 
     Args:
-        parameters: `DTensor`s, all on meshes inside of the node.
+        parameters: `DTensor`s, all on meshes inside the node.
         nodes: The global ranks of the processes with which this one exchanges, itself among them.
         model: The module; without it the FSDP modules of these parameters are searched for.
-        timeout: Seconds after which collectives inside of the node give up.
+        timeout: Seconds after which collectives inside the node give up.
 
     Raises:
         InvalidArgument: Some are no `DTensor`s, or a mesh reaches over several nodes.
@@ -61,7 +61,7 @@ class ShardedParameters:
                 raise InvalidArgument(
                     "params",
                     f"DTensors over the ranks {ranks}",
-                    f"must be inside of one node, and the nodes are the ranks {nodes}: pass "
+                    f"must be inside one node, and the nodes are the ranks {nodes}: pass "
                     f'mesh=mesh["node"], and call fully_shard with mesh["shard"]',
                 )
         shards = self.shards

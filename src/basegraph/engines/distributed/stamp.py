@@ -39,7 +39,7 @@ class Stamp(NamedTuple):
     size: int = 0
     """Numbers in the vector."""
     epoch: int = 0
-    """Which membership this belongs to, where nodes come and go."""
+    """Which membership this belongs to, where nodes join and leave."""
 
     @property
     def when(self) -> str:

@@ -1,4 +1,4 @@
-"""What a node does when nodes come and go: it meets the others, and goes on with those there are.
+"""What a node does when nodes join and leave: it meets the others, and continues with them.
 
 Nothing is half mixed: a node's model and state are those of its last completed step until an
 exchange is complete. After a change the topology is built anew for the nodes that are there, from

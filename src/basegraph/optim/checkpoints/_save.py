@@ -161,7 +161,7 @@ def require_fixed(optimizer: NodeOptimizer, call: str) -> Any:
         raise InvalidArgument(
             "optimizer",
             type(optimizer).__name__,
-            f'{call} is for membership="fixed"; where nodes come and go, use checkpoint=',
+            f'{call} is for membership="fixed"; where nodes join and leave, use checkpoint=',
         )
     return optimizer.membership
 

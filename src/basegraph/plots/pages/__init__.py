@@ -53,7 +53,7 @@ def write_html(
 
 
 def literal(value: object) -> str:
-    r"""A value in a script inside of HTML: nothing in it can end the script.
+    r"""A value in a script inside HTML: nothing in it can end the script.
 
     >>> print(literal({"name": "</script>"}))
     {"name": "\u003c/script\u003e"}

@@ -2,7 +2,7 @@
 
 - `Membership` (`contract.py`): what everything that exchanges messages is given.
 - `FixedMembership` and `join_nodes` (`fixed.py`): the nodes that were there at the start.
-- `LiveMembership` (`live.py`): nodes that come and go. They register (`registration.py`) with
+- `LiveMembership` (`live.py`): nodes that join and leave. They register (`registration.py`) with
   torchft's lighthouse (`lighthouse.py`), which knows who is alive; what follows from that all nodes
   decide alike (`meeting.py`), and connect (`connecting.py`, `gloo.py`). Waits for nodes that have
   died are noticed (`watch.py`) and left (`waiter.py`).

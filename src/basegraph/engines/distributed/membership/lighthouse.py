@@ -139,7 +139,7 @@ class Lighthouse:
     def close(self) -> None:
         """End the heartbeats.
 
-        Threads are waited for: inside of torchft, they would abort a process that is exiting.
+        Threads are waited for: inside torchft, they would abort a process that is exiting.
         """
         self._over.set()
         self._thread.join(timeout=2 * CONNECT)

@@ -1,4 +1,4 @@
-"""The nodes that are alive: they come and go, and torchft's lighthouse knows who is there.
+"""The nodes that are alive: they join and leave, and torchft's lighthouse knows who is there.
 
 A node asks the lighthouse who is alive: at its start, when an exchange has failed, and now and
 then. All nodes of a quorum get the same answer, in which every node has described itself, and

@@ -1,4 +1,4 @@
-"""Names a node that does not answer, where nodes come and go.
+"""Names a node that does not answer, where nodes join and leave.
 
 The lighthouse decides who is dead, so nodes need not find that out from each other.
 """

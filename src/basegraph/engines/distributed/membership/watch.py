@@ -53,7 +53,7 @@ class WaitWatch:
 
     @contextmanager
     def over(self, names: list[str], end: Callable[[], None]) -> Iterator[None]:
-        """Watch over a wait for these nodes inside of the block.
+        """Watch over a wait for these nodes inside the block.
 
         Args:
             names: Of the nodes.

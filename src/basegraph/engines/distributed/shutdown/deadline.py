@@ -128,7 +128,7 @@ class Deadline:
 
 @contextmanager
 def logged_signals_with_deadline(membership: Membership) -> Iterator[SignalLog]:
-    """Log SIGINT and SIGTERM inside of the block; after one, waits for nodes end in time."""
+    """Log SIGINT and SIGTERM inside the block; after one, waits for nodes end in time."""
     log = SignalLog()
     log.install(*STOP_SIGNALS)
     deadline = Deadline(log)

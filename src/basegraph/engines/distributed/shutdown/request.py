@@ -126,7 +126,7 @@ class StopRequest:
 
 
 def _overdue(frame: FrameType | None) -> None:
-    """Save and exit here, unless the process is inside of this package, which does so itself."""
+    """Save and exit here, unless the process is inside this package, which does so itself."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
             return
