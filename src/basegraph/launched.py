@@ -25,12 +25,12 @@ def expected() -> int:
 
 
 def job() -> str:
-    """The name of the job; empty where nobody has given it one."""
+    """The name of the job; empty where it has none."""
     return os.environ.get(JOB, "")
 
 
 def launched() -> bool:
-    """Whether `basegraph launch` has started this process, or somebody in its place."""
+    """Whether `basegraph launch` has started this process, or another program in its place."""
     return membership_is_live() and bool(job())
 
 

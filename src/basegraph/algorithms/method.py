@@ -33,12 +33,12 @@ class Stateless(NamedTuple):
 
 
 def identity(v: Array) -> Array:
-    """The mix of a step at which nobody communicates."""
+    """The mix of a step at which no node communicates."""
     return v
 
 
 def both(v: Array, w: Array) -> tuple[Array, Array]:
-    """The mix of two vectors at a step at which nobody communicates."""
+    """The mix of two vectors at a step at which no node communicates."""
     return v, w
 
 
@@ -73,7 +73,7 @@ class Method:
     decoupled_decay: bool = False
     """Whether `step` takes weight decay by itself (AdamW) instead of as a part of the gradient."""
     local_step: Step | None = None
-    """The step at which nobody communicates; if None, `step` with `no_mix` as its mix."""
+    """The step at which no node communicates; if None, `step` with `no_mix` as its mix."""
     slow: tuple[str, ...] = ()
     """The fields of the state that `local_step` leaves as they are."""
     outer: Method | None = None
@@ -108,7 +108,7 @@ class Method:
             grad: The gradient, without weight decay.
             state: The method's state.
             lr: The learning rate η.
-            mix: The round; None at a step at which nobody communicates.
+            mix: The round; None at a step at which no node communicates.
             decay: λ, one number or one per parameter. λx is added to the gradient, or taken by
                 the method itself where it is decoupled.
 
@@ -127,7 +127,7 @@ class Method:
 
 
 def no_mix(method: Method) -> Mix | PairMix:
-    """The mix of a step at which nobody communicates.
+    """The mix of a step at which no node communicates.
 
     Args:
         method: Whose step it is.

@@ -118,7 +118,7 @@ class Watched:
 
     @property
     def elastic(self) -> bool:
-        """Whether somebody else may go on with a run that nobody writes just now."""
+        """Whether another process may continue a run that none writes just now."""
         return any(s.elastic for s in self.runs if s.state not in (FINISHED, FAILED))
 
     def frame(self, width: int, height: int | None = None) -> RenderableType:
@@ -132,7 +132,7 @@ class Watched:
 
 
 def _show_live(watched: Watched, console: Console, pause: float, patience: float) -> None:
-    """Frames in place of each other, until nobody writes any more; the last one stays."""
+    """Frames in place of each other, until none writes any more; the last one stays."""
     with Live(
         watched.frame(console.width, console.height), console=console, auto_refresh=False
     ) as live:

@@ -1,7 +1,7 @@
 """Bytes from files, folders and archives, never more of them than a limit allows.
 
 A compressed file of a few megabytes can hold terabytes of zeros. Whatever is unpacked here is read
-in pieces of a known size, and files that nobody asked for are skipped without being held in memory.
+in pieces of a known size, and other files are skipped without being held in memory.
 """
 
 from __future__ import annotations

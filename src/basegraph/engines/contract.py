@@ -42,7 +42,7 @@ class Engine(Protocol):
     def losses_due(self, signals: Sequence[int]) -> bool:
         """Whether `losses` and `agree_on_signals` are to be called after this step.
 
-        Losses may stay on the device for some steps, so that nobody waits for them. With several
+        Losses may stay on the device for some steps, so that nothing waits for them. With several
         processes the answer is the same in all of them, whatever signals one of them has seen.
         """
 
@@ -51,7 +51,7 @@ class Engine(Protocol):
 
 
 class EngineRun(Protocol):
-    """The view of one run: its nodes and nobody else's."""
+    """The view of one run: its nodes and no others."""
 
     @property
     def step(self) -> int:
@@ -162,4 +162,4 @@ class EngineProblem(Protocol):
         """η of a step."""
 
     def round_number(self, step: int) -> int | None:
-        """The round of the topology that a step mixes with; None where nobody communicates."""
+        """The round of the topology that a step mixes with; None where no node communicates."""

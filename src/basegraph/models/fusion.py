@@ -59,7 +59,7 @@ def fused(calls: list[LayerCall]) -> list[LayerCall]:
         return taken_by[0] if one else None
 
     def only_source(number: int, form: Callable[..., Tensor]) -> int | None:
-        """Where the only argument comes from, if from a call of this form for nobody else."""
+        """Where the only argument comes from, if from a call of this form for no other."""
         source = calls[number].arguments[0] - 1
         one = source >= 0 and calls[source].form is form and len(users[source + 1]) == 1
         return source if one and source not in gone else None

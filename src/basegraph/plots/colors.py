@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ALL_REDUCE = "all-reduce"
-"""What figures call averaging over everybody at every step, which is no topology."""
+"""What figures call averaging over all nodes at every step, which is no topology."""
 TABLE = Path(__file__).with_name("colors.json")
 
 

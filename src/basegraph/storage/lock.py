@@ -45,7 +45,7 @@ if sys.platform != "win32":
 
 
 class Lock:
-    """A lock that is held, as long as nobody of the same job takes it.
+    """A lock that is held, as long as no process of the same job takes it.
 
     Args:
         handle: Of the file that is locked.
@@ -70,7 +70,7 @@ def locked(argument: str, folder: Path, job: str = "") -> Iterator[Lock | None]:
     Args:
         argument: What the user calls the folder, for the error.
         folder: The folder.
-        job: The job whose processes take the lock from each other; without one nobody does.
+        job: The job whose processes take the lock from each other; without one none does.
 
     Yields:
         The lock; None where there are no locks.
@@ -98,7 +98,7 @@ def locked(argument: str, folder: Path, job: str = "") -> Iterator[Lock | None]:
     finally:
         if os.getpid() == owner:  # not a fork of it, which leaves the same block
             if _is_at(handle, folder / LOCK_FILE):
-                (folder / LOCK_FILE).unlink()  # while it is held: nobody can hold what is removed
+                (folder / LOCK_FILE).unlink()  # while it is held: what is removed cannot be held
             _handles.remove(handle)
             os.close(handle)
             with suppress(OSError):  # a folder that is in use

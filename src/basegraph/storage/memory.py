@@ -9,7 +9,7 @@ MEMINFO = Path("/proc/meminfo")
 
 
 def available_memory() -> int:
-    """Bytes of main memory that can be allocated; where nobody says, all that there is."""
+    """Bytes of main memory that can be allocated; where that is unknown, all that there is."""
     if MEMINFO.is_file():
         lines = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024

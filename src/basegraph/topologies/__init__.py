@@ -1,4 +1,4 @@
-"""Topologies: which nodes talk when, so that everybody soon holds the average of all.
+"""Topologies: which nodes talk when, so that all nodes soon hold the average of all.
 
 `topology` builds one by its catalogue name (`TOPOLOGIES` lists them), `Sequence` and
 `from_networkx` make one's own. Below:

@@ -226,7 +226,7 @@ def open_run(path: Path, *, resume: bool, job: str = "") -> Iterator[RunFolder]:
     Args:
         path: The folder.
         resume: Whether the run in it is to be continued.
-        job: The job whose nodes take the folder from each other; without one nobody does.
+        job: The job whose nodes take the folder from each other; without one none does.
 
     Raises:
         InvalidArgument: If another process uses the folder, or it does not hold what it should.

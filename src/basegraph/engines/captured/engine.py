@@ -123,7 +123,7 @@ class CapturedEngine:
     def _capture(self, tables: Tables) -> CapturedStep:
         """The step in two functions, each of which a compiler can take whole.
 
-        A step at which nobody communicates is a graph of its own, which mixes nothing and leaves
+        A step at which no node communicates is a graph of its own, which mixes nothing and leaves
         what is slow of the state where it is.
         """
         nodes, method = self.nodes, self.nodes.method

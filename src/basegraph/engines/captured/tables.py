@@ -39,7 +39,7 @@ class RoundTables:
         self._local = self._entry(None)
 
     def of(self, numbers: list[list[int | None]]) -> dict[str, Tensor]:
-        """Tables for the rounds numbers[step][run], in main memory; None: nobody communicates."""
+        """Tables for the rounds numbers[step][run], in main memory; None: no node communicates."""
         entries = [
             [
                 self._local if number is None else entry(number)

@@ -32,7 +32,7 @@ class TwoStateTables:
         self._local = PairRound(np.arange(self.n), np.zeros((self.n, 2)), False)
 
     def of(self, numbers: list[list[int | None]]) -> dict[str, Tensor]:
-        """Tables for the rounds numbers[step][run], in main memory; None: nobody communicates."""
+        """Tables for the rounds numbers[step][run], in main memory; None: no node communicates."""
         entries = [
             [
                 self._local if number is None else entry(number)

@@ -13,14 +13,14 @@ import torch
 
 T = TypeVar("T")
 UNUSED_TAGS = range(6900, 6904)
-"""Tags of messages that nobody sends; several, as gloo spreads tags over its interfaces."""
+"""Tags of messages that are never sent; several, as gloo spreads tags over its interfaces."""
 
 
 def end_gloo_waits(group: Any, rank: int, size: int) -> None:
     """End all waits in a process group from another thread, and its connections with them.
 
-    Waits for messages that nobody sends: with one that times out, gloo ends all others. From a rank
-    whose connection is closed already nothing can be waited for, so all are tried.
+    Waits for messages that are never sent: with one that times out, gloo ends all others. From a
+    rank whose connection is closed already nothing can be waited for, so all are tried.
 
     Args:
         group: The process group.

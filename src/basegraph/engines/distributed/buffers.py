@@ -132,7 +132,7 @@ def running_statistics(parameters: list[Tensor]) -> list[str]:
 
 
 def warn_of_statistics(parameters: list[Tensor]) -> None:
-    """Warn of running statistics that nobody averages."""
+    """Warn of running statistics that are not averaged."""
     modules = running_statistics(parameters)
     if modules:
         warnings.warn(

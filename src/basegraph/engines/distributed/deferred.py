@@ -3,7 +3,7 @@
 A method says x - η(βu + g) with operators, each of which would fill a vector of its own. Handed
 `Deferred` vectors instead of tensors, the same code only writes down what is to be computed; then
 `into` computes it straight into the memory where it is wanted, a scaling and a sum in one pass.
-What nobody asks for is never computed, and what is asked for twice is computed once. Products,
+What is not asked for is never computed, and what is asked for twice is computed once. Products,
 quotients and powers of vectors, as AdamW has them, are `Elementwise`.
 """
 

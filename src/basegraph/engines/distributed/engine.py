@@ -41,7 +41,7 @@ EXCHANGE_SECONDS = 1.0
 """Seconds between two such exchanges, if steps take long: a signal is seen by all only then."""
 
 PARENT_ENDED = signal.SIGHUP
-"""The signal that stands for torchrun's end: nobody sends one then."""
+"""The signal that stands for torchrun's end: none is sent then."""
 
 
 class DistributedEngine:

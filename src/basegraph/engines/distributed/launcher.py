@@ -40,7 +40,7 @@ class _Slot:
     ended: float | None = None
     """When its process was seen to have ended."""
     code: int | None = None
-    """The exit code of the last process, when nobody replaces it."""
+    """The exit code of the last process, when it is not replaced."""
 
     @property
     def runs(self) -> bool:

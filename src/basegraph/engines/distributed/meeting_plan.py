@@ -37,7 +37,7 @@ class MeetingPlan:
         Args:
             step: Steps made, by all nodes.
             topology: Whose periods count.
-            seconds: What a step takes; 0 if nobody knows, None leaves the interval as it is.
+            seconds: What a step takes; 0 if that is not known, None leaves the interval as it is.
 
         """
         rounds = max(1, min(topology.period or LONG, LONG))

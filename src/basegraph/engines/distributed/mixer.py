@@ -1,8 +1,8 @@
 """Mixing with one node per process: messages over `torch.distributed`.
 
-A node is a rank of a process group. In a round it sends its vector, one message, to everyone who
-hears it, and receives one from everyone it hears. Each is announced by a stamp, which says what it
-belongs to. A node then moves by x + Σ w (x_j - x): where all agree nothing moves, whatever the
+A node is a rank of a process group. In a round it sends its vector, one message, to every node that
+hears it, and receives one from every node it hears. Each is announced by a stamp, which says what
+it belongs to. A node then moves by x + Σ w (x_j - x): where all agree nothing moves, whatever the
 rounding of the weights.
 
 Shape legend: x_d the vector of this node.

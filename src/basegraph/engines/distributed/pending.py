@@ -68,7 +68,7 @@ class Pending:
     def wait(self) -> None:
         """Wait for the messages, and refuse those that belong elsewhere."""
         works, self.works = self.works, []
-        if not works:  # nobody to wait for, or waited for before
+        if not works:  # no node to wait for, or waited for before
             return
         started = time.perf_counter()
         try:

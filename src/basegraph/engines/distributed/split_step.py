@@ -49,8 +49,9 @@ class SplitStep:
     ) -> Any:
         """Move x_d in place; returns the new state, whose vectors are the old one's, overwritten.
 
-        Without an exchange nobody talks. If the exchange fails, nothing has moved. With two vectors
-        per node the exchange gives what was heard, and `rule` says what becomes of the vectors.
+        Without an exchange no node talks. If the exchange fails, nothing has moved. With two
+        vectors per node the exchange gives what was heard, and `rule` says what becomes of the
+        vectors.
         """
         if exchange is None:
             return self._move(x_d, state, blocks, lambda block: None)
@@ -127,7 +128,7 @@ class SplitStep:
         blocks: list[Block],
         mix: Callable[[Block], Mix | PairMix | None],
     ) -> Any:
-        """Make the step of every block; without a mix, nobody communicates."""
+        """Make the step of every block; without a mix, no node communicates."""
         size = len(x_d)
         shared: dict[str, Tensor] = {}
         for block in blocks:

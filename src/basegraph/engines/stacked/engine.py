@@ -98,7 +98,7 @@ class StackedEngine:
         return torch.tensor(rates, device=nodes.device).repeat_interleave(nodes.n)[:, None]
 
     def _mix(self, step: int) -> Callable[..., Any] | None:
-        """The round of a step, or None where nobody communicates."""
+        """The round of a step, or None where no node communicates."""
         nodes = self.nodes
         if not communicates(step, nodes.config.local_steps):
             return None

@@ -1,4 +1,4 @@
-"""Losses of steps that stacked nodes have made, until somebody asks for them.
+"""Losses of steps that stacked nodes have made, until they are asked for.
 
 Shape legend: N nodes of all runs together, n of one.
 """

@@ -131,5 +131,5 @@ def gathers_on_gpu(nodes: int, neighbors: int) -> bool:
 
 
 def average(x_nd: Tensor) -> Tensor:
-    """The exact average for everyone: what all-reduce does."""
+    """The exact average for every node: what all-reduce does."""
     return x_nd.mean(dim=0, keepdim=True).expand_as(x_nd)

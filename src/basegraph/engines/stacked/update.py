@@ -45,7 +45,7 @@ def update(
         gradients: Of the same shape.
         state: The method's state.
         lr: The learning rate, one number or a column (nodes, 1).
-        mix: The round; None at a step at which nobody communicates.
+        mix: The round; None at a step at which no node communicates.
         decay: Weight decay λ, one number or a row (1, parameters).
         whole: Whether the mix needs whole vectors: no blocks then.
 

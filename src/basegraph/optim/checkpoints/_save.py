@@ -189,7 +189,7 @@ def _json(extra: Mapping[str, Any]) -> str:
 
 
 def _path_when_done(writing: Future[Any], path: Path) -> Future[Path]:
-    """What is done when the other is; a failure is logged, in case nobody asks."""
+    """What is done when the other is; a failure is logged, in case it is not asked for."""
     done: Future[Path] = Future()
 
     def tell(written: Future[Any]) -> None:

@@ -36,7 +36,7 @@ class PairWeights(NamedTuple):
 
 
 def pair_weights(topology: Sequence) -> PairWeights:
-    """Mean and largest weight over all arcs of one period; 0 and 0 where nobody talks.
+    """Mean and largest weight over all arcs of one period; 0 and 0 where no node talks.
 
     Args:
         topology: A topology with a period.

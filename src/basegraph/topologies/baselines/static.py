@@ -112,7 +112,7 @@ def _most_square(n: int) -> int:
 
 
 def complete(n: int) -> ClosedFormSequence:
-    """Complete graph: everyone hears everyone, weights 1/n; exact consensus in one round.
+    """Complete graph: every node hears all others, weights 1/n; exact consensus in one round.
 
     Period 1, degree n-1.
 

@@ -20,7 +20,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """The array as one that nobody writes to: taken over, or copied if it is a view of another.
+    """The array as a read-only one: taken over, or copied if it is a view of another.
 
     >>> numbers = np.arange(3)
     >>> part = frozen(numbers[:2])

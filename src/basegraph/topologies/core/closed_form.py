@@ -128,7 +128,7 @@ class RandomTopology(_ClosedForm):
 
 
 def identity(n: int) -> Round:
-    """The round in which nobody talks."""
+    """The round in which no node talks."""
     nothing = np.empty(0, dtype=np.int64)
     return Round(n, nothing, nothing, nothing, nothing)
 

@@ -19,7 +19,7 @@ MOST_MERGED = 2**28
 
 
 class BlockMerge(Sequence):
-    """Blocks of b_1, ..., b_h nodes average inside; then everybody hears b_j / n from block j.
+    """Blocks of b_1, ..., b_h nodes average inside; then every node receives b_j / n from block j.
 
     Between blocks i and j that is a transport by the north-west corner rule: the b_i b_j units
     stand in a line, every node of block i covers b_j of them and every node of block j covers b_i,

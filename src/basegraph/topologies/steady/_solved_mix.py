@@ -1,4 +1,4 @@
-"""Block-mix for few nodes with everybody busy in the middle: pairs first, their weights solved."""
+"""Block-mix for few nodes with every node busy in the middle: pairs first, their weights solved."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def steady(n: int) -> Sequence:
 
     Up to 64 nodes, made for small D (`training_disagreement` at ρ = 0.05) from tables of searched
     parameters: the mirrors of `euclid` with what it leaves free, up to two more mirrors at the end
-    (mirrors.json, made by scripts/search_steady.py), or block-mix with everybody busy in the middle
+    (mirrors.json, made by scripts/search_steady.py), or block-mix with no node idle in the middle
     (mixes.json, by scripts/search_middle.py); base where neither is better. Beyond:
     euclid where 8 divides n, which is no power of two; base otherwise.
 

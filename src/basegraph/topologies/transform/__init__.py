@@ -1,8 +1,8 @@
 """Sequences made from others, and from graphs.
 
 `Product` averages inside groups, then across them; `SideBySide` runs blocks next to each other;
-`tiled` and `spread` copy a round. `stay_home` renames nodes so that nobody gives away more than it
-keeps, `shuffled` so that nobody keeps its neighbors. `from_networkx` makes a topology of any
+`tiled` and `spread` copy a round. `stay_home` renames nodes so that no node gives away more than it
+keeps, `shuffled` so that no node keeps its neighbors. `from_networkx` makes a topology of any
 connected graph, or of several in turn.
 
 Example:

@@ -1,4 +1,4 @@
-"""Renaming all nodes again and again, so that nobody keeps its neighbors."""
+"""Renaming all nodes again and again, so that no node keeps its neighbors."""
 
 from __future__ import annotations
 

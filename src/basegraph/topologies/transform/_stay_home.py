@@ -1,4 +1,4 @@
-"""Renaming nodes so that nobody gives away more than it keeps."""
+"""Renaming nodes so that no node gives away more than it keeps."""
 
 from __future__ import annotations
 

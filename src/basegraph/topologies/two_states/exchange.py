@@ -21,7 +21,7 @@ class PairRule(NamedTuple):
     """How one node combines what it hears with its two vectors."""
 
     sender: int | None
-    """Whom it hears; None: nobody."""
+    """Whom it hears; None: no node."""
     sent: float
     """a, the weight in the vector that it has sent."""
     other: float
@@ -68,7 +68,7 @@ class PairRound(NamedTuple):
     """What all nodes do in a round: see `PairRule`."""
 
     peers: IntArray
-    """(n,): whom each hears; itself, with weights zero, where it hears nobody."""
+    """(n,): whom each hears; itself, with weights zero, where it hears no node."""
     weights: FloatArray
     """(n, 2): a and b of each."""
     swaps: bool

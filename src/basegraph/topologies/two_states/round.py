@@ -149,7 +149,7 @@ class TwoStateRound:
         """What is sent and how it is weighed, in words; for rounds in which all do the same."""
         kinds = {heard for i in range(self.n) for heard in self.neighbors(i).values()}
         if len(kinds) != 1:
-            return f"{len(kinds)} kinds of messages" if kinds else "nobody sends"
+            return f"{len(kinds)} kinds of messages" if kinds else "no node sends"
         ((vector, x, y),) = kinds
         return f"{vector} is sent, weight {x} in x, {y} in y"
 

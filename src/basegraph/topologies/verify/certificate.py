@@ -70,7 +70,7 @@ def verify(
     method: str = "auto",
     seed: int | None = None,
 ) -> Certificate:
-    """Prove that one period of a topology, or a list of rounds, gives everyone the exact average.
+    """Prove that one period of a topology, or a list of rounds, gives every node the exact average.
 
     With two vectors per node, x and y, it is proved for x, whatever the y were at the start.
 
@@ -78,8 +78,8 @@ def verify(
         topology: What to prove it for.
         method: "exact", "freivalds", or "auto": the exact proof where it costs up to a minute or
             so (n in the tens of thousands for one neighbor a round), the Freivalds check beyond.
-        seed: What the Freivalds check draws its primes from; by default a fresh one that nobody
-            could foresee. The certificate names it.
+        seed: What the Freivalds check draws its primes from; by default a fresh, unpredictable
+            one. The certificate names it.
 
     Returns:
         What was shown, and how.

@@ -3,7 +3,7 @@
 The product over a period must take (x, y) to x' = J/n x, whatever y is: the upper half of the
 2n × 2n product is [J/n, 0]. Rows have no negative entry and sum to one, so where the n columns of x
 hold 1/n each, nothing is left for those of y, and the former are what is compared. The lower half,
-what becomes of y, is nobody's claim. The arithmetic is that of `exact` and `modular`, on 2n slots.
+what becomes of y, is not checked. The arithmetic is that of `exact` and `modular`, on 2n slots.
 """
 
 from __future__ import annotations

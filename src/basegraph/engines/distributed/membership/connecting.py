@@ -35,7 +35,7 @@ class Connector:
         self._attempts: list[threading.Thread] = []
 
     def alone(self) -> Any:
-        """A group of this node and nobody else."""
+        """A group of this node alone."""
         return self._group("", "", 0, 1)
 
     def connect(

@@ -79,13 +79,13 @@ def store_address(store: Any) -> str:
 
 
 class CancelableStore(dist.Store):  # type: ignore[name-defined, misc]
-    """Keys of a store under a prefix; a wait for one that nobody sets can be ended.
+    """Keys of a store under a prefix; a wait for one that is never set can be ended.
 
     Args:
         store: The store.
         prefix: Of the keys there.
         limit: Seconds to wait for a key.
-        given_up: Whether nobody waits any more.
+        given_up: Whether no node waits any more.
 
     """
 
@@ -109,14 +109,14 @@ class CancelableStore(dist.Store):  # type: ignore[name-defined, misc]
         """Wait until these keys are there.
 
         Raises:
-            RuntimeError: They did not come, or nobody waits any more.
+            RuntimeError: They did not come, or no node waits any more.
 
         """
         names = [f"{self._prefix}/{key}" for key in keys]
         end = time.monotonic() + self._limit
         while not self._store.check(names):
             if self._given_up():
-                raise RuntimeError("nobody waits any more")
+                raise RuntimeError("no node waits any more")
             if time.monotonic() > end:
                 raise RuntimeError(f"no {' '.join(keys)} within {self._limit:g} s")
             time.sleep(PAUSE)

@@ -32,7 +32,7 @@ def join(backend: str | None = None, timeout: float = TIMEOUT) -> None:
     """Make the process group of all nodes, from torchrun's environment.
 
     Nodes that are restarted must not see the addresses that those before them have left in
-    torchrun's store, where nobody answers any more. So every start has a prefix of its own there.
+    torchrun's store, where nothing answers any more. So every start has a prefix of its own there.
 
     Args:
         backend: Of `torch.distributed`; None lets torch choose.

@@ -30,7 +30,7 @@ SETTLE = 3.0
 CONNECT = 5.0
 """Seconds for a connection, and for an answer to a heartbeat."""
 LEAVE = 1.0
-"""Seconds for an answer that nobody needs any more, when a node leaves."""
+"""Seconds for an answer that is not needed any more, when a node leaves."""
 PAUSE = 0.05
 """Seconds between two looks at whether an answer has come."""
 

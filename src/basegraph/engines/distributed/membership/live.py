@@ -61,7 +61,7 @@ class LiveMembership:
 
     Raises:
         MissingExtra: torchft is not installed.
-        InvalidArgument: The address is wrong, or nobody answers there, or torchrun would end the
+        InvalidArgument: The address is wrong, or nothing answers there, or torchrun would end the
             other nodes when one is lost.
 
     """

@@ -35,7 +35,7 @@ class LiveProgress:
         return len(self.members)
 
     def reached(self, phase: str, *, routine: bool = False) -> None:
-        """Report that this node enters a collective: nobody needs to know."""
+        """Report that this node enters a collective: no other node needs to know."""
 
     def stops(self, reason: str) -> None:
         """Report that this node stops: the lighthouse notices."""

@@ -1,6 +1,6 @@
 """What the nodes of a quorum decide: each by itself, and all alike, from what all have said.
 
-- The membership is unchanged if all are in the same epoch, with the same members, and nobody's
+- The membership is unchanged if all are in the same epoch, with the same members, and no
   connections are broken.
 - Otherwise a new epoch begins. Nodes of the latest epoch keep their models. All others, new or left
   behind, take the model of the node that has made most steps, the source.

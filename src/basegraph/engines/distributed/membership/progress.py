@@ -1,7 +1,7 @@
 """How far every node has got, so that one that is lost can be named.
 
 Every node keeps a key in the process group's store: how many collectives it has entered, and what
-the last one was for. Writing it takes microseconds and waits for nobody. A node whose wait
+the last one was for. Writing it takes microseconds and waits for no node. A node whose wait
 times out adds that it gives up, and for whom it has waited. Whoever gives up reads all keys: of
 nodes that wait for each other, the lost one is the one that has not given up itself.
 """
@@ -207,7 +207,7 @@ class Progress:
 
 
 def suspects(reports: Reports, node: int, peer: int | None) -> list[int]:
-    """Who is lost, by the reports of all nodes; nobody, if that cannot be known.
+    """Who is lost, by the reports of all nodes; none, if that cannot be known.
 
     Node 1 waited for node 0, which waited for node 2, which has not given up:
 

@@ -58,7 +58,7 @@ class Registration:
         self._began = time.monotonic()
         self._facts: Mapping[str, object] = {}
         self.frozen = False
-        """Whether the lighthouse is gone, so that nobody can join."""
+        """Whether the lighthouse is gone, so that no node can join."""
 
     def introduce(self, facts: Mapping[str, object]) -> None:
         """Say what must be the same on all nodes, by name, before the first meeting."""

@@ -49,7 +49,7 @@ class Deadline:
             signal.signal(NUDGE, self._on_nudge)
         self._overdue = overdue
         self.dismissed = 0
-        """How often signals turned out to be somebody else's."""
+        """How often signals turned out to be another handler's."""
         self._nudges_sent = 0
         self._nudge_in_vain = 0
         """The last nudge whose handler found no signal in the log."""
@@ -66,7 +66,7 @@ class Deadline:
     def _let_go(self) -> None:
         """Stop listening; a forked process must not wake this one up."""
         fd = signal.set_wakeup_fd(-1)
-        if fd not in (-1, self._fd):  # somebody else's
+        if fd not in (-1, self._fd):  # another program part's
             signal.set_wakeup_fd(fd)
         elif fd == self._fd and self._previous_fd != -1:
             signal.set_wakeup_fd(self._previous_fd)
