@@ -26,12 +26,10 @@ from basegraph.cli.reproduce import (
     Resume,
     displays,
     folder_of_runs,
-    nothing_left,
     print_rows,
 )
 from basegraph.cli.sweep import print_out_of_memory
 from basegraph.errors import InvalidArgument
-from basegraph.storage.lock import locked
 
 if TYPE_CHECKING:
     from basegraph.experiments.language import Experiment
@@ -125,11 +123,9 @@ def language(
     if speed and not plan:
         raise InvalidArgument("--speed", speed, "requires --plan")
     with ExitStack() as stack:
-        if not plan:
-            stack.enter_context(nothing_left(out))
-        folder = folder_of_runs(out, outputs(chosen_splits), force=force or resume, writes=not plan)
-        if not plan:
-            stack.enter_context(locked("--out", out))
+        files = outputs(chosen_splits)
+        opened = folder_of_runs(out, files, force=force or resume, writes=not plan)
+        folder = stack.enter_context(opened)
         progress = stack.enter_context(displays(quiet=json))
         experiment = recipe.Experiment(
             folder, settings, arms, chosen_splits, rates, seeds, resume=resume or plan
@@ -139,7 +135,7 @@ def language(
             return
         experiment.make(side_by_side=side_by_side, minutes=limit, progress=progress)
         table, missing = report(experiment)
-    folder.provenance(f"{dataset}, seeds {seed}, splits {splits}", runs=origins(folder))
+        folder.provenance(f"{dataset}, seeds {seed}, splits {splits}", runs=origins(folder))
     experiment.require_any()
     if json:
         as_json(

@@ -23,12 +23,10 @@ from basegraph.cli.reproduce import (
     SplitOrder,
     displays,
     folder_of_runs,
-    nothing_left,
     print_rows,
 )
 from basegraph.cli.sweep import print_out_of_memory
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.storage.lock import locked
 from basegraph.topologies.catalog import parse_specs
 
 if TYPE_CHECKING:
@@ -130,11 +128,8 @@ def learning(
     if step_ms and not plan:
         raise InvalidArgument("--step-ms", step_ms, "requires --plan")
     with ExitStack() as stack:
-        if not plan:
-            stack.enter_context(nothing_left(path))
-        folder = folder_of_runs(path, outputs(drawn), force=force or resume, writes=not plan)
-        if not plan:
-            stack.enter_context(locked("--out", path))
+        opened = folder_of_runs(path, outputs(drawn), force=force or resume, writes=not plan)
+        folder = stack.enter_context(opened)
         progress = stack.enter_context(displays(quiet=json))
         stack.enter_context(_named(settings or drawn.settings))
         experiment = recipe.Experiment(folder, drawn, fields, rates, seeds, resume=resume or plan)
@@ -143,7 +138,7 @@ def learning(
             return
         experiment.make(side_by_side=side_by_side, minutes=limit, progress=progress)
         table, claims, missing = report(figure, experiment)
-    folder.provenance(f"{data}, seeds {seed}, split {split_order}", runs=origins(folder))
+        folder.provenance(f"{data}, seeds {seed}, split {split_order}", runs=origins(folder))
     experiment.require_any()
     if json:
         as_json(

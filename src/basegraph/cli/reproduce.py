@@ -133,16 +133,15 @@ def pairs(
     }
     chosen = parse_specs("--topologies", topologies) if topologies else pairs_experiment.TOPOLOGIES
     with ExitStack() as stack:
-        stack.enter_context(nothing_left(out))
-        folder = folder_of_runs(out, pairs_experiment.outputs(rates), force=force or resume)
-        stack.enter_context(locked("--out", out))
+        files = pairs_experiment.outputs(rates)
+        folder = stack.enter_context(folder_of_runs(out, files, force=force or resume))
         progress = stack.enter_context(displays())
         summary, cramped = pairs_experiment.reproduce(
             folder, settings, seeds, rates, chosen, resume=resume, progress=progress
         )
+        data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
+        folder.provenance(data, runs=origins(folder))
     print_rows(summary, f"{dataset}, {model}: mean test accuracy of the nodes' own models")
-    data = f"{dataset}, α {alpha}, seeds {seed}, split {split_order}"
-    folder.provenance(data, runs=origins(folder))
     print_out_of_memory(len(cramped))
     print(f"written to {folder.path}")
 
@@ -196,7 +195,7 @@ def comparison_table(
 
 
 @contextmanager
-def nothing_left(out: Path) -> Iterator[None]:
+def _nothing_left(out: Path) -> Iterator[None]:
     """Remove what was made in here of a folder of runs, if none has begun: it was refused."""
     made = [path for path in (out / "runs", out, *out.parents) if not path.exists()]
     unused = True
@@ -211,25 +210,34 @@ def nothing_left(out: Path) -> Iterator[None]:
                     path.rmdir()
 
 
-def has_runs(out: Path) -> bool:
-    """Whether a folder holds runs: these are resumed, and nothing else overwrites what is there."""
-    return any(out.glob("runs/*/config.toml"))
-
-
+@contextmanager
 def folder_of_runs(
     out: Path, names: list[str], *, force: bool, writes: bool = True
-) -> ResultFolder:
-    """The folder of an experiment of many runs; one that was begun is to be resumed.
+) -> Iterator[ResultFolder]:
+    """The folder of an experiment of many runs, which no other process writes inside the block.
+
+    One that was begun is to be resumed, and of one that is refused nothing is left.
 
     Args:
         out: The folder.
         names: Files that will be written beside the runs.
         force: Whether these may exist.
-        writes: Whether anything is written.
+        writes: Whether anything is written; what only reads needs no lock.
 
     """
+    if not writes:
+        yield ResultFolder(out, names, force=True, writes=False)
+        return
+    with _nothing_left(out):
+        folder = _begun_or_free(out, names, force=force)
+        with locked("--out", out):
+            yield folder
+
+
+def _begun_or_free(out: Path, names: list[str], *, force: bool) -> ResultFolder:
+    begun = any(out.glob("runs/*/config.toml"))
     try:  # whether runs are resumed is asked when they are found to be of the same settings
-        return ResultFolder(out, names, force=force or has_runs(out), writes=writes)
+        return ResultFolder(out, names, force=force or begun)
     except AlreadyExists:
         if (out / "runs").is_dir():
             raise InvalidArgument("out", str(out), HOLDS_RUNS) from None
