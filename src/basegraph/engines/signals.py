@@ -11,12 +11,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import current_process
 from types import FrameType
 from typing import Any
 
+PACKAGE = __name__.partition(".")[0]
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """What Ctrl-C sends, and what schedulers and torchrun send."""
 ECHO = 1.0
@@ -70,16 +71,50 @@ class SignalLog:
             signal.signal(number, handler)
 
 
-def _let_workers_end() -> None:
-    """Have torch's handler no longer raise an error when a worker of a DataLoader ends.
+def inside_package(frame: FrameType | None) -> bool:
+    """Whether a frame is of this package, or was called from it."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
+            return True
+        frame = frame.f_back
+    return False
 
-    The signal that asks this process to stop ends its workers, too. The error would come in the
-    middle of the step under way; the loader itself notices at its next batch.
+
+def guard_steps() -> None:
+    """Keep torch's handler of SIGCHLD from raising inside this package.
+
+    It raises an error wherever the main thread is when a worker of a DataLoader ends, which would
+    leave a step half made. The loader itself notices at its next batch.
     """
+    raise_error = _handler_of_loaders("torch.utils.data.")
+    if raise_error is None:
+        return
+
+    def outside_steps(number: int, frame: FrameType | None) -> None:
+        if not inside_package(frame):
+            raise_error(number, frame)
+
+    with suppress(ValueError):  # not in the main thread, where signals are handled
+        signal.signal(signal.SIGCHLD, outside_steps)
+
+
+def _let_workers_end() -> None:
+    """Have it no longer raise at all: the signal that asks to stop has ended the workers, too."""
+    if _handler_of_loaders("torch.utils.data.", __name__) is not None:
+        signal.signal(signal.SIGCHLD, _ignore)
+
+
+def _handler_of_loaders(*modules: str) -> Callable[[int, FrameType | None], Any] | None:
+    """The handler of SIGCHLD, if it was made in one of these modules."""
     number = getattr(signal, "SIGCHLD", None)
     handler = None if number is None else signal.getsignal(number)
-    if number and str(getattr(handler, "__module__", "")).startswith("torch.utils.data."):
-        signal.signal(number, lambda number, frame: None)
+    if not callable(handler) or handler is _ignore:
+        return None
+    return handler if str(getattr(handler, "__module__", "")).startswith(modules) else None
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Handle a signal by doing nothing, which `signal.SIG_IGN` is not: that reaps children."""
 
 
 @contextmanager

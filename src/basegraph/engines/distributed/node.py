@@ -24,6 +24,7 @@ from basegraph.engines.distributed.recovery import generation, survivors
 from basegraph.engines.distributed.recovery.node_files import REASONS, NodeFiles, writable_folder
 from basegraph.engines.distributed.shutdown.request import StopRequest
 from basegraph.engines.distributed.stamp import OutOfStep, Stamp
+from basegraph.engines.signals import guard_steps
 from basegraph.errors import InvalidArgument, PeerLost
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.catalog import topology as build_topology
@@ -208,6 +209,8 @@ class Node:
             BasegraphError: The model was replaced, or differs between nodes at the first step.
 
         """
+        if self._files is not None:
+            guard_steps()
         with self.rescued(step):
             self.check_initial_model(resumed=step > 0)
             self._moving = True
@@ -234,8 +237,7 @@ class Node:
                 raise  # the others go on
             self._moving = False  # a step in which a node is lost has moved nothing
             if self._files is not None:
-                others = self.stop.rescue_others()
-                error.args = (f"{error}; {self._files.rescue(self.x_d, step)}{others}",)
+                error.args = (f"{error}{self.rescue(step)}{self.stop.rescue_others()}",)
             if self.stop.came_before(self.membership.progress.gave_up_at):
                 LOG.warning("stopped by %s: %s", self.stop.reason, error)
                 raise self.stop.exit() from None
@@ -243,7 +245,7 @@ class Node:
 
     def save_and_leave(self, step: int) -> None:
         """Save, and report to the user and to the others why this node ends."""
-        reason = self.stop.reason or "an unknown signal"
+        reason = self.stop.reason or "an error"
         saved = self.rescue(step)
         self.membership.progress.stops(reason)
         LOG.warning("node %d: stopped by %s%s", self.membership.node, reason, saved)

@@ -20,9 +20,7 @@ import torch.distributed as dist
 from basegraph.engines.distributed.membership.contract import Membership
 from basegraph.engines.distributed.membership.torchrun import orphaned
 from basegraph.engines.distributed.shutdown.deadline import Deadline
-from basegraph.engines.signals import SignalLog
-
-PACKAGE = __name__.partition(".")[0]
+from basegraph.engines.signals import SignalLog, inside_package
 
 
 class Stoppable(Protocol):
@@ -127,21 +125,23 @@ class StopRequest:
 
 def _overdue(frame: FrameType | None) -> None:
     """Save and exit here, unless the process is inside this package, which does so itself."""
-    while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
-            return
-        frame = frame.f_back
+    if inside_package(frame):
+        return
     for optimizer in _optimizers(_UNSAVED):
         optimizer.stop_here()
     raise StopRequest().exit()
 
 
 def _save_at_exit() -> None:
-    """Save where a process that was asked to stop ends by another error before its next step.
+    """Save where an error ends a process that was asked to stop, or has lost a loader's worker.
 
-    A DataLoader whose workers the same signal has ended raises one, for example.
+    A signal for all processes may end the workers of a DataLoader first, which then raises an error
+    before the signal has arrived here.
     """
-    if _LOG.received and getattr(sys, "last_value", None) is not None:
+    error = getattr(sys, "last_value", None)
+    if error is None:
+        return
+    if _LOG.received or str(error).startswith("DataLoader worker"):
         for optimizer in _optimizers(_UNSAVED):
             optimizer.stop_here()
 
