@@ -387,6 +387,8 @@ def test_names_are_those_in_the_smallest_module_with_all_parameters():
     net = model()
     around = nn.ModuleDict({"inner": net, "other": nn.Linear(1, 1)})
     some = [net[2].weight, net[0].weight]
+    other = nn.Sequential(net)
+    other.parameters = {"of": "another kind"}
     assert names_of(some) == ["2.weight", "0.weight"]
     assert names_of([*some, around["other"].bias]) == [
         "inner.2.weight",

@@ -94,6 +94,20 @@ def test_the_other_optimizer_of_the_process_is_saved_too(tmp_path):
     assert f"saved node 0 after 2 steps in {tmp_path / 'first'}" in said
 
 
+def test_only_an_error_inside_a_step_keeps_a_node_from_being_saved(tmp_path, monkeypatch):
+    _, optimizer = job(tmp_path)
+    optimizer.step()
+    with pytest.raises(ValueError, match="inside"), optimizer._node.one_step(1):
+        raise ValueError("inside")
+    assert optimizer.rescue_here() == "not saved: an error interrupted step 1"
+    optimizer.step()  # the script has caught it
+    assert optimizer.rescue_here().startswith("saved node 0 after 2 steps")
+    monkeypatch.setattr(FixedMembership, "epoch", 1)  # where nodes join and leave
+    with pytest.raises(bg.PeerLost), optimizer._node.one_step(2):
+        raise bg.PeerLost("node 0: node 1 did not answer", 1)
+    assert optimizer.rescue_here().startswith("saved node 0 after 2 steps")
+
+
 # -- not finite -----------------------------------------------------------------------------------
 
 

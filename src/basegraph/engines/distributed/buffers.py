@@ -96,11 +96,10 @@ class ModelBuffers:
 def _modules_here() -> Iterator[nn.Module]:
     """The modules of this process: an optimizer is given parameters, not the model."""
     for candidate in gc.get_objects():
-        if not issubclass(type(candidate), nn.Module):
+        kind = type(candidate)
+        if not issubclass(kind, nn.Module) or issubclass(kind, torch.jit.ScriptModule):
             continue
-        if not issubclass(type(candidate), torch.jit.ScriptModule) and "_modules" in vars(
-            candidate
-        ):
+        if "_modules" in vars(candidate):  # not one that is just being made
             yield candidate
 
 
@@ -113,10 +112,11 @@ def names_of(parameters: list[Tensor]) -> list[str] | None:
     ours = {id(p) for p in parameters}
     known: list[tuple[int, list[str]]] = []
     for module in _modules_here():
-        if not ours <= {id(p) for p in module.parameters()}:
-            continue
-        names = {id(p): name for name, p in module.named_parameters()}
-        known.append((sum(1 for _ in module.modules()), [names[id(p)] for p in parameters]))
+        # Classes may have other things by these names.
+        names = {id(p): name for name, p in nn.Module.named_parameters(module)}
+        if ours <= names.keys():
+            size = sum(1 for _ in nn.Module.modules(module))
+            known.append((size, [names[id(p)] for p in parameters]))
     return min(known, default=(0, None))[1]
 
 

@@ -225,6 +225,7 @@ class Node:
     @contextmanager
     def rescued(self, step: int) -> Iterator[None]:
         """Save this node if a neighbor is lost in this call: nothing may have moved until then."""
+        self._moving = False  # a script that goes on after an error takes the model as it is
         if self.stop.reason is not None:
             self.save_and_leave(step)
             self.stop.stop_others()
@@ -233,9 +234,9 @@ class Node:
         try:
             yield
         except (PeerLost, NotFinite, OutOfStep) as error:
+            self._moving = False  # nothing has moved in a step whose exchange fails
             if isinstance(error, PeerLost) and self.membership.epoch and not self.stop.reason:
                 raise  # the others go on
-            self._moving = False  # a step in which a node is lost has moved nothing
             if self._files is not None:
                 error.args = (f"{error}{self.rescue(step)}{self.stop.rescue_others()}",)
             if self.stop.came_before(self.membership.progress.gave_up_at):

@@ -66,7 +66,7 @@ class Deadline:
     def _let_go(self) -> None:
         """Stop listening; a forked process must not wake this one up."""
         fd = signal.set_wakeup_fd(-1)
-        if fd not in (-1, self._fd):  # another program part's
+        if fd not in (-1, self._fd):  # another library's
             signal.set_wakeup_fd(fd)
         elif fd == self._fd and self._previous_fd != -1:
             signal.set_wakeup_fd(self._previous_fd)
