@@ -18,8 +18,10 @@ from basegraph.experiments.learning_report import panels_of, picture
 from basegraph.plots.learning import draw_learning, title_of
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
-EARLIER = ("nodes", "equistatic", "sixteen", "methods")
-"""Training figures of which curves.csv was kept, and the runs were not."""
+EARLIER = {"nodes": "nodes", "methods-earlier": "methods"}
+"""Folders of which curves.csv was kept and the runs were not, and the figures they are."""
+MADE_AGAIN = ("d2-published", "qg-dsgdm", "qg-dsgdm-published")
+"""Methods whose pictures are drawn from later runs."""
 LENET = {"dataset": "images:cifar10-jpeg", "model": "lenet:order=published"}
 MNIST = {"algorithm": "dsgdm", "nodes": 25, "dataset": "mnist", "model": "lenet"}
 
@@ -47,12 +49,14 @@ def vgg11() -> list[dict[str, Any]]:
     return [{**run, "config": {**run["config"], "dataset": "CIFAR-10"}} for run in runs]
 
 
-def draw_earlier(figure: str) -> None:
-    """Every panel of a training figure."""
-    folder = RESULTS / "learning" / figure
+def draw_earlier(name: str, figure: str) -> None:
+    """Every panel of a training figure but for those of methods that were made again."""
+    folder = RESULTS / "learning" / name
     with (folder / "curves.csv").open(newline="", encoding="utf-8") as file:
         evaluations = list(csv.DictReader(file))
     for alpha, n, method in panels_of(FIGURES[figure]):
+        if method in MADE_AGAIN:
+            continue
         runs: dict[tuple[str, str], dict[str, Any]] = {}
         for row in evaluations:
             if (float(row["α"]), int(row["n"])) != (alpha, n):
@@ -75,8 +79,8 @@ def main() -> None:
     for alpha in (0.1, 10.0):
         draw_learning(mnist(alpha), [RESULTS / "mnist" / f"curves-{alpha:g}.png"])
     draw_learning(vgg11(), [RESULTS / "vgg11" / "curves.png"], models=("nodes", "averaged"))
-    for figure in EARLIER:
-        draw_earlier(figure)
+    for name, figure in EARLIER.items():
+        draw_earlier(name, figure)
 
 
 if __name__ == "__main__":

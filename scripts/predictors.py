@@ -37,8 +37,6 @@ PAIRS = ("pairs-cifar10", "pairs-cifar10-0.02", "pairs-digits")
 SINGLE_RUNS = "vgg11"
 FIGURES = ("dsgd", "nodes", "equistatic", "sixteen")
 """Of `basegraph reproduce learning`, those with momentum SGD."""
-COLLAPSED = [("sixteen", 0.1, "torus", 1)]
-"""Runs that are left out: they fell to chance, and did not when they were repeated."""
 Accuracies = dict[str, dict[int, float]]
 """In percent, by topology and seed."""
 
@@ -80,8 +78,7 @@ def _of_figures(folder: Path) -> dict[str, Comparison]:
     found: dict[str, Comparison] = {}
     for figure in FIGURES:
         for row in _rows(folder / figure / "runs.csv"):
-            run = (figure, float(row["α"]), row["topology"], int(row["seed"]))
-            chosen = row["in the table"] == "True" and run not in COLLAPSED
+            chosen = row["in the table"] == "True"
             if chosen and _is_periodic(row["topology"], int(row["n"])):
                 name = f"{figure}, α = {float(row['α']):g}, n = {row['n']}"
                 ends = found.setdefault(name, Comparison(int(row["n"]), {})).ends

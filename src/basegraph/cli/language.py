@@ -55,7 +55,7 @@ def language(
     splits: Annotated[str, typer.Option(metavar="NAME,...", help="of the domains")] = "domains,iid",
     lr: Annotated[
         str, typer.Option(metavar="X,...", help="learning rates, the same for all methods")
-    ] = "0.001,0.002,0.004,0.008,0.016",
+    ] = "0.0005,0.001,0.002,0.004,0.008,0.016",
     seed: Annotated[str, typer.Option(metavar="S", help="seeds; the first chooses η")] = "0:2",
     batch: Annotated[str, typer.Option(metavar="B", help="windows per node and step")] = "4",
     epochs: Epochs = "16",
