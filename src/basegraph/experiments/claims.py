@@ -176,7 +176,7 @@ def judged(
     rows = []
     for claim in CLAIMS[figure]:
         if claim.kind == "wider":
-            rows += _spreads(claim, panels, cells, seeds, curves, lost)
+            rows += _spreads(claim, FIGURES[figure].topologies, panels, cells, seeds, curves, lost)
             continue
         for panel in panels:
             if claim.is_about(panel):
@@ -251,6 +251,7 @@ def _points(rows: list[Metrics], whole_way: bool) -> float:
 
 def _spreads(
     claim: Claim,
+    topologies: Sequence[str],
     panels: Sequence[Panel],
     cells: Sequence[Cell],
     seeds: Sequence[int],
@@ -259,15 +260,15 @@ def _spreads(
 ) -> list[dict[str, Any]]:
     """By how much more accuracies range at the smallest α than at the largest.
 
-    Of topologies that have runs in both panels, and of seeds that all of these have. A topology
-    that lacks a run leaves it open.
+    Of topologies that have runs in both panels, and of seeds that all of these have. A topology of
+    the figure that lacks a run, or was not asked for, leaves it open.
     """
     alphas = sorted({panel[0] for panel in panels})
     rows = []
     for n, method in dict.fromkeys((panel[1], panel[2]) for panel in panels):
         small, large = ((a, n, method) for a in (alphas[0], alphas[-1]))
         asked = [c for c in cells if (c.alpha, c.nodes, c.method) in (small, large)]
-        known = list(dict.fromkeys(cell.topology for cell in asked))
+        known = list(dict.fromkeys([*topologies, *(cell.topology for cell in asked)]))
         whole = [t for t in known if all(Cell(*p, t) in curves for p in (small, large))]
         gone = {cell.topology for cell in asked if cell in lost}
         missing = [t for t in known if t not in whole and t not in gone]
