@@ -52,6 +52,39 @@ def one_state_serves_all_nodes() -> None:
             assert torch.allclose(y, torch.ones(3), atol=0.2), (method, y)
 
 
+def a_state_of_one_node_is_refused_elsewhere() -> None:
+    """Saved on rank 0 alone and loaded everywhere, as scripts for DDP do."""
+    for method, topology in {**METHODS, "d2": "ring"}.items():
+        options = {"algorithm": method, "lr": 0.1, "topology": topology, "allow_unstable": True}
+        x = nn.Parameter(torch.full((3,), 2.0))
+        optimizer = bg.DecentralizedOptimizer([x], **options)
+        begun = copy.deepcopy(optimizer.state_dict())
+        optimizer.load_state_dict(begun)
+        approach(x, optimizer, 2)
+        own = copy.deepcopy(optimizer.state_dict())
+        kept = [(x.detach().clone(), own)]
+        dist.broadcast_object_list(kept)
+        value, state = kept[0]
+        y = nn.Parameter(value)
+        resumed = bg.DecentralizedOptimizer([y], **options)
+        why = None
+        try:
+            resumed.load_state_dict(state)
+        except bg.InvalidArgument as error:
+            why = str(error)
+        tied = method not in ("dsgdm", "qg-dsgdm", "dsgdm-ceca")
+        if dist.get_rank() == 0 or not tied:
+            assert why is None, (method, why)
+        else:
+            assert why is not None, method
+            assert "of node 0 of 3" in why, why
+            assert "inside `with optimizer.averaged():`" in why, why
+            assert resumed.gossip_step == 0, "nothing of it was taken"
+        again = bg.DecentralizedOptimizer([nn.Parameter(x.detach().clone())], **options)
+        again.load_state_dict(own)
+        assert again.gossip_step == 2
+
+
 def anchors_are_the_average() -> None:
     outer = {"local_steps": 4, "outer": "dsgdm:momentum=0.9,nesterov=true", "topology": "ring"}
     for number in range(2):
@@ -88,7 +121,10 @@ def safetensors_saves_every_parameter() -> None:
 
 def main() -> None:
     run_checks(
-        one_state_serves_all_nodes, anchors_are_the_average, safetensors_saves_every_parameter
+        one_state_serves_all_nodes,
+        a_state_of_one_node_is_refused_elsewhere,
+        anchors_are_the_average,
+        safetensors_saves_every_parameter,
     )
 
 

@@ -21,7 +21,6 @@ from basegraph.errors import InvalidArgument
 from basegraph.optim.family import Family
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.membership import membership_for
-from basegraph.optim.model_bits import with_bits, without_bits
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
     parameters_of,
@@ -29,6 +28,7 @@ from basegraph.optim.node_optimizer import (
 )
 from basegraph.optim.outer import outer_facts, outer_of
 from basegraph.optim.stable import StableOptions
+from basegraph.optim.state_origin import require_own, with_origin, without_origin
 from basegraph.optim.state_views import StateViews
 from basegraph.topologies.analysis.network import Network
 from basegraph.topologies.two_states.sequence import AnyTopology, TwoStateSequence
@@ -329,7 +329,8 @@ class DecentralizedOptimizer(NodeOptimizer):
         if self._own is not None:
             vectors = self._steps.own_vectors_from_here(self.gossip_step)
             state["state"] = dict(enumerate(self._views.by_parameter(vectors)))
-        return with_bits(state, self._node)
+        tied = not self.method.keeps_state and self.gossip_step > 0 and self._own is None
+        return with_origin(state, self._node, tied=tied)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where a state_dict was taken, in the right round.
@@ -339,12 +340,13 @@ class DecentralizedOptimizer(NodeOptimizer):
         that of the topology there is now.
 
         Raises:
-            InvalidArgument: The state is of another method or optimizer.
+            InvalidArgument: The state is of another method or optimizer, or tied to another node.
             Unstable: The method is unstable on this topology with the options of the state.
 
         """
-        state_dict, bits = without_bits(state_dict)
+        state_dict, origin = without_origin(state_dict)
         self._require_usable(state_dict)
+        require_own(origin, self._node, self.method.name)
         self._node.exchanges.reset()
         super().load_state_dict(state_dict)
         for group in self.param_groups:  # of a state that was saved before an option existed
@@ -352,7 +354,7 @@ class DecentralizedOptimizer(NodeOptimizer):
                 group.setdefault(name, value)
             group.update(self._stable.of(self.topology))
         if self.gossip_step > 0:
-            self._node.keep_loaded_model(bits)
+            self._node.keep_loaded_model(origin.bits)
         self._views.load(self._steps.own_vectors(), self.state)
         self._show_state()
 

@@ -22,13 +22,13 @@ from basegraph.engines.distributed.turnover import MembershipChange
 from basegraph.errors import BasegraphError, InvalidArgument
 from basegraph.optim.joining import tell_of_data
 from basegraph.optim.membership import membership_for
-from basegraph.optim.model_bits import with_bits, without_bits
 from basegraph.optim.node_optimizer import (
     NodeOptimizer,
     parameters_of,
     topology_for,
 )
 from basegraph.optim.outer import outer_facts, outer_of
+from basegraph.optim.state_origin import require_own, with_origin, without_origin
 from basegraph.optim.state_views import StateViews
 from basegraph.optim.wrapped_state import STEP, WrappedState, asked_for_state_only
 from basegraph.topologies.analysis.network import Network
@@ -332,7 +332,8 @@ class Gossip(NodeOptimizer):
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
         packed = self._wrapped.pack(None if self._own is None else self.gossip_step)
-        packed = with_bits(packed, self._node)
+        own = self._outer is not None and not self._outer.method.keeps_state and self._own is None
+        packed = with_origin(packed, self._node, tied=own and self.gossip_step > 0)
         for after in self._optimizer_state_dict_post_hooks.values():
             packed = after(self, packed) or packed
         return packed
@@ -344,16 +345,18 @@ class Gossip(NodeOptimizer):
         the optimizer was built, that replaces the one that was broadcast.
 
         Raises:
-            InvalidArgument: It is not a state of `Gossip`.
+            InvalidArgument: It is not a state of `Gossip`, or of another node and tied to it.
 
         """
         state_dict = {**state_dict}
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
-        state_dict, bits = without_bits(state_dict)
+        state_dict, origin = without_origin(state_dict)
+        if self._outer is not None:
+            require_own(origin, self._node, self._outer.method.name)
         self._node.exchanges.reset()
         self._set_step(self._wrapped.load(state_dict))
         if self.gossip_step > 0:
-            self._node.keep_loaded_model(bits)
+            self._node.keep_loaded_model(origin.bits)
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)

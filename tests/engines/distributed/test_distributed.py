@@ -58,7 +58,7 @@ def test_one_checkpoint_for_all_nodes():
     """As frameworks write it: by node 0, in safetensors, with the state inside averaged()."""
     done = nodes_of(3, "one_checkpoint.py")
     assert done.returncode == 0, done.stdout[-500:] + done.stderr[-3000:]
-    assert done.stdout.count("fine:") == 3
+    assert done.stdout.count("fine:") == 4
 
 
 @pytest.mark.parametrize(

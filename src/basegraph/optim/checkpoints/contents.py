@@ -22,6 +22,7 @@ from basegraph.engines.checkpoint import CheckpointError
 from basegraph.engines.distributed import packing
 from basegraph.errors import InvalidArgument
 from basegraph.optim.node_optimizer import NodeOptimizer, parameters_of
+from basegraph.optim.state_origin import without_origin
 
 STATE, GROUPS = "state", "param_groups"
 
@@ -39,9 +40,9 @@ class NodeContents:
         require_trained(model, optimizer)
         self._optimizer = optimizer
         self._module = model
-        state = get_optimizer_state_dict(model, optimizer)
-        self._state: dict[str, dict[str, Any]] = state[STATE]  # type: ignore[assignment]
-        self._groups: list[dict[str, Any]] = state[GROUPS]  # type: ignore[assignment]
+        state, _ = without_origin(get_optimizer_state_dict(model, optimizer))
+        self._state: dict[str, dict[str, Any]] = state[STATE]
+        self._groups: list[dict[str, Any]] = state[GROUPS]
         tied = second_names(model)
         self.model = {
             f"model.{name}": tensor
