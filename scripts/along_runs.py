@@ -17,8 +17,8 @@ from statistics import mean
 from typing import Any
 
 from basegraph.cli.compare import find_runs
-from basegraph.experiments.campaign import standard_error
 from basegraph.experiments.reporting import markdown
+from basegraph.experiments.statistics import standard_error
 from basegraph.experiments.store import ResultFolder
 from basegraph.plots.canvas import panels, save
 from basegraph.plots.colors import looks

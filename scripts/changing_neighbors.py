@@ -20,9 +20,9 @@ from typing import Any
 
 import basegraph as bg
 from basegraph.cli.compare import find_runs
-from basegraph.experiments.campaign import rounded, spread, standard_error
 from basegraph.experiments.grid import run_name
 from basegraph.experiments.reporting import markdown, origins
+from basegraph.experiments.statistics import rounded, spread, standard_error
 from basegraph.experiments.store import ResultFolder
 from basegraph.topologies.catalog import parse_specs
 

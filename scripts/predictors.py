@@ -27,8 +27,8 @@ import numpy as np
 from scipy.stats import kendalltau
 
 import basegraph as bg
-from basegraph.experiments.campaign import standard_error
 from basegraph.experiments.reporting import markdown
+from basegraph.experiments.statistics import standard_error
 from basegraph.experiments.store import ResultFolder
 from basegraph.training.config_files import read_saved
 

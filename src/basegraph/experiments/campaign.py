@@ -14,7 +14,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from pathlib import Path
-from statistics import stdev
 from typing import Any, Generic, Protocol, TypeVar
 
 from basegraph.errors import InvalidArgument, RuntimeFailure
@@ -341,15 +340,6 @@ def distinct_rates(rates: Iterable[float]) -> list[float]:
     return each
 
 
-def listed(seeds: Iterable[int] | None) -> str:
-    """Seeds as tables name them.
-
-    >>> listed([1, 2]), listed(None)
-    ('1, 2', '–')
-    """
-    return ", ".join(map(str, seeds or ())) or "–"
-
-
 def seconds_together(rows: Iterable[Metrics]) -> float:
     """About what finished runs took together: those side by side share a clock, so equal times.
 
@@ -358,33 +348,3 @@ def seconds_together(rows: Iterable[Metrics]) -> float:
 
     """
     return sum({row["seconds"] for row in rows})
-
-
-def spread(values: list[float]) -> float | None:
-    """The standard deviation of a sample; a single value has none."""
-    return stdev(values) if len(values) > 1 else None
-
-
-def rounded(number: float | None, digits: int) -> float | str:
-    """A number of a table; – where there is none.
-
-    >>> rounded(spread([1.0, 2.0]), 2), rounded(spread([1.0]), 2)
-    (0.71, '–')
-    """
-    return "–" if number is None else round(number, digits)
-
-
-def significant(number: float) -> float:
-    """A number of a table with four significant digits.
-
-    >>> significant(26.2144), significant(0.0013158)
-    (26.21, 0.001316)
-    """
-    return float(f"{number:.4g}")
-
-
-def standard_error(differences: list[float]) -> float | None:
-    """The standard error of the mean of differences within seeds; one seed has none."""
-    if len(differences) < 2:
-        return None
-    return stdev(differences) / len(differences) ** 0.5

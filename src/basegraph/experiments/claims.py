@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from scipy.special import stdtrit
 
-from basegraph.experiments.campaign import listed, standard_error
 from basegraph.experiments.learning import BASES, EXISTING, FIGURES, STATIC, Cell
+from basegraph.experiments.statistics import listed, standard_error
 from basegraph.training.metrics import Metrics
 
 COMPARABLE = 0.5

@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from basegraph.errors import InvalidArgument, unknown
-from basegraph.experiments.campaign import Campaign, seconds_together, significant
+from basegraph.experiments.campaign import Campaign, seconds_together
 from basegraph.experiments.grid import dataset_of
+from basegraph.experiments.statistics import significant
 from basegraph.experiments.store import ResultFolder
 from basegraph.training.metrics import Metrics
 

@@ -6,9 +6,9 @@ import csv
 from statistics import mean
 from typing import Any, Literal
 
-from basegraph.experiments.campaign import listed, rounded, significant, spread, standard_error
 from basegraph.experiments.language import Experiment, Key
 from basegraph.experiments.reporting import markdown
+from basegraph.experiments.statistics import listed, rounded, significant, spread, standard_error
 from basegraph.plots.learning import draw_learning, title_of
 from basegraph.training.metrics import Metrics
 

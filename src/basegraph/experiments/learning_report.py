@@ -5,10 +5,10 @@ from __future__ import annotations
 from statistics import mean
 from typing import Any, Literal
 
-from basegraph.experiments.campaign import listed, rounded, spread, standard_error
 from basegraph.experiments.claims import Curves, Panel, differences, judged
 from basegraph.experiments.learning import ALL_REDUCE, Cell, Experiment, Figure, Key
 from basegraph.experiments.reporting import markdown
+from basegraph.experiments.statistics import listed, rounded, spread, standard_error
 from basegraph.plots.learning import draw_learning, title_of
 from basegraph.training.metrics import Metrics
 

@@ -16,9 +16,10 @@ from statistics import mean
 from typing import Any
 
 from basegraph.errors import BasegraphError, InvalidArgument
-from basegraph.experiments.campaign import distinct_rates, rounded, spread, standard_error
+from basegraph.experiments.campaign import distinct_rates
 from basegraph.experiments.grid import expand, topology_of_list
 from basegraph.experiments.reporting import markdown
+from basegraph.experiments.statistics import rounded, spread, standard_error
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.plots.learning import draw_learning
