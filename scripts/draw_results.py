@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from basegraph.cli.compare import find_runs
-from basegraph.experiments.learning import ALL_REDUCE, FIGURES
+from basegraph.experiments.figures import FIGURES
+from basegraph.experiments.learning import ALL_REDUCE
 from basegraph.experiments.learning_report import panels_of, picture
 from basegraph.plots.learning import draw_learning, title_of
 

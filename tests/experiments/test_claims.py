@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from basegraph.experiments.claims import judged
-from basegraph.experiments.learning import EXISTING, FIGURES, Cell
+from basegraph.experiments.figures import EXISTING, FIGURES
+from basegraph.experiments.learning import Cell
 
 PANEL = (0.1, 25, "dsgdm")
 

@@ -6,15 +6,8 @@ import pytest
 
 import basegraph as bg
 from basegraph.experiments.claims import CLAIMS
-from basegraph.experiments.learning import (
-    FIGURES,
-    PRESET_FIELDS,
-    Cell,
-    Key,
-    cells_of,
-    plain,
-    preset,
-)
+from basegraph.experiments.figures import FIGURES, PRESET_FIELDS, plain, preset
+from basegraph.experiments.learning import Cell, Key, cells_of
 from basegraph.experiments.learning_report import _shown, milestones
 from basegraph.plots.learning import labels
 from basegraph.training.config import RunConfig

@@ -12,12 +12,8 @@ import torch
 
 from basegraph.experiments import sweep
 from basegraph.experiments.claims import CLAIMS
-from basegraph.experiments.learning import (
-    FIGURES,
-    Cell,
-    Experiment,
-    Key,
-)
+from basegraph.experiments.figures import FIGURES
+from basegraph.experiments.learning import Cell, Experiment, Key
 from basegraph.experiments.learning_report import outputs, report
 from basegraph.experiments.store import ResultFolder
 from basegraph.experiments.sweep import SweepFolder

@@ -30,7 +30,8 @@ from basegraph.errors import InvalidArgument, unknown
 from basegraph.topologies.catalog import parse_specs
 
 if TYPE_CHECKING:
-    from basegraph.experiments.learning import Experiment, Figure
+    from basegraph.experiments.figures import Figure
+    from basegraph.experiments.learning import Experiment
 
 T = TypeVar("T")
 CHECKPOINTS = 20
@@ -97,16 +98,17 @@ def learning(
     Example: basegraph reproduce learning dsgd --dataset fashion-mnist --data-dir data --plan
     """
     refuse_torchrun("reproduce", "learning", ALONE)
-    from basegraph.experiments import learning as recipe
+    from basegraph.experiments import figures
+    from basegraph.experiments.learning import Experiment
     from basegraph.experiments.learning_report import outputs, report
     from basegraph.experiments.reporting import origins
 
-    if figure not in recipe.FIGURES:
-        raise unknown("FIGURE", figure, recipe.FIGURES)
-    drawn = _chosen(recipe.FIGURES[figure], topologies, methods, alpha, nodes)
+    if figure not in figures.FIGURES:
+        raise unknown("FIGURE", figure, figures.FIGURES)
+    drawn = _chosen(figures.FIGURES[figure], topologies, methods, alpha, nodes)
     data = dataset or drawn.dataset
-    network = model or drawn.model or recipe.paper_model(data)
-    passes = whole_number("--epochs", epochs, low=1) if epochs else recipe.paper_epochs(data)
+    network = model or drawn.model or figures.paper_model(data)
+    passes = whole_number("--epochs", epochs, low=1) if epochs else figures.paper_epochs(data)
     fields: dict[str, Any] = {
         "dataset": data,
         "data_dir": data_dir,
@@ -115,7 +117,7 @@ def learning(
         "precision": precision,
         "device": device,
         "checkpoint_every": max(1, passes // CHECKPOINTS),
-        **recipe.preset(settings or drawn.settings, data, network, passes),
+        **figures.preset(settings or drawn.settings, data, network, passes),
     }
     if drawn.evaluates_all:
         fields |= {"evaluate_samples": 0, "evaluate_nodes": 0}
@@ -132,7 +134,7 @@ def learning(
         folder = stack.enter_context(opened)
         progress = stack.enter_context(displays(quiet=json))
         stack.enter_context(_named(settings or drawn.settings))
-        experiment = recipe.Experiment(folder, drawn, fields, rates, seeds, resume=resume or plan)
+        experiment = Experiment(folder, drawn, fields, rates, seeds, resume=resume or plan)
         if plan:
             _print_plan(experiment, step_time, json)
             return
@@ -167,7 +169,7 @@ def learning(
 
 def _chosen(figure: Figure, topologies: str, methods: str, alpha: str, nodes: str) -> Figure:
     """The figure with what the flags say instead; empty: as it is."""
-    from basegraph.experiments.learning import plain
+    from basegraph.experiments.figures import plain
 
     if topologies:
         figure = figure._replace(topologies=_each(parse_specs("--topologies", topologies)))
@@ -186,7 +188,7 @@ def _chosen(figure: Figure, topologies: str, methods: str, alpha: str, nodes: st
 @contextmanager
 def _named(settings: str) -> Iterator[None]:
     """Name the settings where one of their fields is refused."""
-    from basegraph.experiments.learning import PRESET_FIELDS
+    from basegraph.experiments.figures import PRESET_FIELDS
 
     try:
         yield

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from scipy.special import stdtrit
 
-from basegraph.experiments.learning import BASES, EXISTING, FIGURES, STATIC, Cell
+from basegraph.experiments.figures import BASES, EXISTING, FIGURES, STATIC
+from basegraph.experiments.learning import Cell
 from basegraph.experiments.statistics import listed, standard_error
 from basegraph.training.metrics import Metrics
 

@@ -6,7 +6,8 @@ from statistics import mean
 from typing import Any, Literal
 
 from basegraph.experiments.claims import Curves, Panel, differences, judged
-from basegraph.experiments.learning import ALL_REDUCE, Cell, Experiment, Figure, Key
+from basegraph.experiments.figures import Figure
+from basegraph.experiments.learning import ALL_REDUCE, Cell, Experiment, Key
 from basegraph.experiments.reporting import markdown
 from basegraph.experiments.statistics import listed, rounded, spread, standard_error
 from basegraph.plots.learning import draw_learning, title_of
