@@ -22,7 +22,7 @@ def test_odd_numbers_of_nodes_need_one_round_more_with_one_neighbor():
 
 
 def test_just_below_a_power_of_two_one_neighbor_needs_one_round_more():
-    """Lemmas 12 and 14 of docs/explanation/shorter.md; they say nothing of 2, 3 and 6 nodes."""
+    """Lemmas 12 and 14 of docs/explanation/bounds.md; they say nothing of 2, 3 and 6 nodes."""
     assert [bg.shortest_possible(n, 1) for n in (2, 3, 6)] == [1, 3, 3]
     for m in range(3, 40):
         assert bg.shortest_possible(2**m - 1, 1) == m + 2

@@ -81,7 +81,7 @@ def test_any_layout_is_exact(turns):
         assert bg.verify(t).max_degree == t.max_degree <= 1
         assert max(t.round(t.rows.period).weights, default=0) <= 0.5
         assert_nodes_agree_with_rounds(t, t.period)
-        for some, others in ((rows, columns), (columns, rows)):  # Lemma 9 of shorter.md
+        for some, others in ((rows, columns), (columns, rows)):  # Lemma 9 of middles.md
             assert all(size + gcd(size, n) >= len(others) for size in some)
         laid += 1
     assert laid > 20

@@ -9,7 +9,7 @@ def shortest_possible(n: int, k: int) -> int:
     """A lower bound on the rounds of any sequence of degree k that reaches exact consensus.
 
     What a node holds can come from at most (k+1)^m nodes after m rounds, so m ≥ log_{k+1} n. With
-    k = 1 there is more, proved in docs/explanation/shorter.md:
+    k = 1 there is more, proved in docs/explanation/shorter.md and bounds.md:
 
     - n odd: someone idles in the last round and must hold the average before it; one more.
     - n = 2^m - 1, m ≥ 3: m + 2, one more again (Lemma 14).

@@ -77,7 +77,7 @@ def ceca(n: int) -> Ceca:
     - d = 0: hear y' from node i - m; x ← ((m+1) x + m y')/(2m+1), y ← (y + y')/2.
 
     In the end m = n - 1 and x is the average of all, whatever y was at the start. The proof is in
-    docs/explanation/shorter.md. A single node has one round in which nothing happens.
+    docs/explanation/two-vectors.md. A single node has one round in which nothing happens.
 
     Args:
         n: Number of nodes.
