@@ -298,3 +298,23 @@ def test_files_and_names_that_pages_mention_exist(page):
             assert any(file.endswith(f"/{name}") for file in files), name
     for dotted in re.findall(r"`(?:basegraph|bg)\.([\w.]+)", text):
         assert pydoc.locate(f"basegraph.{dotted}") is not None, dotted
+
+
+def test_every_error_has_a_row_that_says_what_to_do():
+    sources = (ROOT / "src" / "basegraph").rglob("*.py")
+    parents = dict(
+        found
+        for path in sources
+        for found in re.findall(r"^class (\w+)\((\w+)", path.read_text(encoding="utf-8"), re.M)
+    )
+
+    def is_ours(name: str) -> bool:
+        return name == "BasegraphError" or (name in parents and is_ours(parents[name]))
+
+    errors = {name for name, parent in parents.items() if is_ours(parent)}
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?`) \|", page, re.MULTILINE)
+    listed = {name.removeprefix("bg.") for row in rows for name in re.findall(r"`(.*?)`", row)}
+    assert errors - {"RuntimeFailure"} == listed
+    public = {name for name in listed if hasattr(bg, name)}
+    assert public == {name for name in listed if f"`bg.{name}`" in page}
