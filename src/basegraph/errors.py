@@ -73,8 +73,11 @@ def unknown(argument: str, value: object, known: Iterable[str]) -> InvalidArgume
 
     >>> print(unknown("topology", "bse", ["base", "ring"]))
     topology='bse': did you mean 'base'? Known: base, ring
+    >>> print(unknown("methods", "base", ["base:k=2", "base:k=1"]))
+    methods='base': did you mean 'base:k=1'? Known: base:k=1, base:k=2
     """
     names = sorted(known)
-    near = difflib.get_close_matches(str(value), names, n=1)
+    longer = [name for name in names if value and name.startswith(str(value))]
+    near = longer or difflib.get_close_matches(str(value), names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else "not known. "
     return InvalidArgument(argument, value, f"{hint}Known: {', '.join(names) or 'none'}")

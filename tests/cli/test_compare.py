@@ -152,3 +152,24 @@ def test_mistakes(flags, complaint):
     result = run_here("compare", RUNS, *flags)
     assert result.returncode == 2
     assert complaint in result.stderr
+
+
+def test_scores_of_several_kinds_have_a_table_each(tmp_path):
+    """Accuracies and bits per byte are not to be compared, and neither is to be left out."""
+    images = write_run(tmp_path / "images", 1)
+    text = write_run(tmp_path / "text", 1)
+    row = json.loads((text / "metrics.jsonl").read_text())
+    bits = {k.replace("accuracy", "bits_per_byte"): v for k, v in row.items()}
+    (text / "metrics.jsonl").write_text(json.dumps({**bits, "tokens": 1000}) + "\n")
+    lines = ok("compare", images, text).splitlines()
+    heads = [line for line in lines if line.startswith("run")]
+    assert ["test %" in heads[0], "test bits/byte" in heads[1]] == [True, True]
+    assert f"{100 * row['test_accuracy']:.1f}" in lines[lines.index(heads[0]) + 1]
+    assert f"{row['test_accuracy']:.4g}" in lines[lines.index(heads[1]) + 1]
+
+
+def test_diloco_is_named_by_how_it_communicates():
+    outer = {"local_steps": 32, "outer": "allreduce-sgd:momentum=0.9,nesterov=true"}
+    config = {"algorithm": "adamw", "topology": "base:k=1", "nodes": 5, **outer}
+    row = run_row({"run": "x", "state": "finished", "stands": "", "config": config, "rows": [{}]})
+    assert row["topology"] == "all-reduce"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 import torch
 
 from basegraph.data.catalog import load
-from basegraph.experiments import sweep
+from basegraph.errors import InvalidArgument
+from basegraph.experiments import grid, sweep
 from basegraph.experiments.grid import expand
 from basegraph.experiments.sweep import SweepFolder, SweepWatcher, run_sweep
 from basegraph.models.flat import FlatModel
@@ -50,7 +52,7 @@ def test_sweep_end_to_end(tmp_path):
     close(metrics(tmp_path / "out" / "topology=ring_seed=1"), metrics(tmp_path / "alone"))
     again = run_here("sweep", tmp_path / "s.toml", "--out", tmp_path / "out")
     assert again.returncode == 2
-    assert "holds a sweep already: resume it to continue" in again.stderr
+    assert "holds a sweep already: resume it, or choose another folder" in again.stderr
     arguments = ["sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume", "--json"]
     rows = json.loads(run_here(*arguments).stdout)
     assert [row["epoch"] for row in rows] == [4] * 4
@@ -58,6 +60,36 @@ def test_sweep_end_to_end(tmp_path):
     other = run_here("sweep", tmp_path / "s.toml", "--out", tmp_path / "out", "--resume")
     assert other.returncode == 2
     assert "holds a sweep of another file" in other.stderr
+
+
+def test_data_that_have_changed_are_refused(tmp_path):
+    """Results of different data would stand in one table."""
+    text, folder = tmp_path / "words.txt", SweepFolder(tmp_path / "out", "", resume=False)
+    tiny = {"model": "gpt:layers=1,width=8,heads=1,context=8", "epochs": 1, "epoch_steps": 2}
+    fixed = {**tiny, "dataset": f"text:{text}", "nodes": 2, "algorithm": "adamw", "split": "iid"}
+
+    def make(*seeds):
+        runs = {f"seed={s}": RunConfig(**fixed, seed=s) for s in seeds}
+        run_sweep(runs, folder)
+        return runs
+
+    text.write_text("one and two and three " * 40)
+    first = make(0)
+    text.write_text("uno y dos y tres y mas" * 40)
+    grid._loaded.cache_clear()
+    with pytest.raises(InvalidArgument, match=r"seed=0 was made with: data have changed"):
+        make(0, 1)
+    assert not (tmp_path / "out" / "seed=1").exists()
+    origin = json.loads((tmp_path / "out" / "seed=0" / "provenance.json").read_text())
+    both = {**first, "copied": first["seed=0"]}
+    copied = shutil.copytree(tmp_path / "out" / "seed=0", tmp_path / "out" / "copied")
+    assert not folder.left(both)
+    (copied / "provenance.json").write_text(json.dumps({**origin, "data_checksum": "1-2"}))
+    with pytest.raises(InvalidArgument, match="seed=0 and copied are of different data"):
+        folder.left(both)
+    del origin["data_checksum"]  # of an earlier version
+    (copied / "provenance.json").write_text(json.dumps(origin))
+    assert not folder.left(both)
 
 
 def test_a_failed_run_is_reported_and_not_tried_again(tmp_path):

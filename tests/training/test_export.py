@@ -115,3 +115,23 @@ def test_a_checkpoint_of_an_earlier_version_is_named(run, tmp_path):
     checkpoint.save(tmp_path / "checkpoint.safetensors", tensors, facts)
     with pytest.raises(bg.BasegraphError, match="names no parameters"):
         bg.export(tmp_path)
+
+
+def test_tied_parameters_have_all_their_names(tmp_path):
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = torch.nn.Linear(8, 8, bias=False)
+            self.again = torch.nn.Linear(8, 8, bias=False)
+            self.again.weight = self.inner.weight
+            self.head = torch.nn.Linear(64, 10)
+
+        def forward(self, x):
+            return self.head(self.again(self.inner(x.reshape(len(x), 8, 8))).flatten(1))
+
+    bg.train(replace(CONFIG, epochs=1), tmp_path / "run", module=Tied())
+    state = bg.export(tmp_path / "run")
+    fresh = Tied()
+    fresh.load_state_dict(state)
+    assert fresh.again.weight is fresh.inner.weight
+    assert torch.equal(fresh.again.weight, state["inner.weight"])

@@ -22,7 +22,7 @@ from basegraph.training._train import train, train_together
 from basegraph.training.config import RunConfig
 from basegraph.training.folder import RunFolder
 from basegraph.training.watcher import Watcher
-from support.cli import ok, run_here
+from support.cli import ok, run, run_here
 from support.held import held
 from support.mixing import spec_for
 
@@ -261,3 +261,44 @@ def test_a_run_saved_with_fields_without_effect_goes_on(tmp_path):
     ended = [RunFolder(tmp_path / name, resume=True).load().tensors for name in ("run", "whole")]
     assert all(torch.equal(ended[0][name], ended[1][name]) for name in ended[0])
     assert bg.export(tmp_path / "run").keys() == bg.export(tmp_path / "whole").keys()
+
+
+def test_a_run_that_has_ended_without_a_checkpoint_is_left_alone(tmp_path):
+    """A job that always resumes, as under Slurm, must not lose what it came to."""
+    config = RunConfig(**SHORT, checkpoint_last=False)
+    rows = train(config, tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    assert "checkpoint.safetensors" not in before
+    told = []
+    again = train(config, tmp_path / "run", resume=True, watcher=Watcher(ended=told.append))
+    assert (again, told) == (rows, [rows])
+    assert "done" in ok("train", "--resume", "--out", tmp_path / "run")
+    both = {tmp_path / "run": config, tmp_path / "other": RunConfig(**SHORT, seed=1)}
+    ended, made = train_together(both, resume=True)
+    assert ended == rows
+    assert made[-1]["epoch"] == SHORT["epochs"]
+    with pytest.raises(bg.InvalidArgument, match=r"lr=0\.5: differs from the run"):
+        train(RunConfig(**SHORT, lr=0.5), tmp_path / "run", resume=True)
+    digits = load("digits")
+    flipped = Dataset("digits", digits.train, digits.train, 10)
+    with pytest.raises(bg.InvalidArgument, match="data have changed"):
+        RunFolder(tmp_path / "run", resume=True).require_same_data(flipped)
+    after = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    assert after == before
+
+
+def test_nodes_as_processes_leave_it_alone_too(tmp_path):
+    command = ["train", "--engine", "distributed", "--nodes", 1, "--epochs", 1]
+    command += ["--checkpoint-last", "false", "--out", tmp_path / "run"]
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    alone = {"RANK": 0, "WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    environment = {**os.environ, **{name: str(value) for name, value in alone.items()}}
+    done = run(*command, env=environment)
+    assert done.returncode == 0, done.stderr
+    before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
+    done = run(*command, "--resume", env=environment)
+    assert "holds a run that has ended" in done.stderr
+    assert done.returncode == 2
+    assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before

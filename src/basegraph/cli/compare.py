@@ -12,7 +12,7 @@ from basegraph.cli.arguments import Force, check_picture
 from basegraph.cli.output import as_json, table
 from basegraph.cli.run_rows import mean_rows, run_row, setting_of, varied
 from basegraph.cli.runs import evaluated, said_of_state
-from basegraph.cli.scores import unit_of
+from basegraph.cli.scores import UNITS, Unit, unit_of
 from basegraph.errors import InvalidArgument
 from basegraph.experiments.store import write_csv
 from basegraph.storage.files import writable
@@ -100,7 +100,17 @@ def _means(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None:
-    unit = unit_of(rows)
+    """A table for each kind of score: accuracies and bits per byte are not to be compared."""
+    for unit in UNITS:
+        alike = [row for row in rows if unit_of([row]) == unit]
+        if alike:
+            _print_alike(alike, unit, means, settings)
+    seeds = {(setting_of(row), row.get("seed")) for row in rows}
+    if not means and len({setting for setting, _ in seeds}) < len(seeds):
+        print("some runs differ only in their seed: --means shows mean ± standard deviation")
+
+
+def _print_alike(rows: list[dict[str, Any]], unit: Unit, means: bool, settings: list[str]) -> None:
     scores = [f"{name} {unit.column}" for name in ("test", "averaged", "worst", "validation")]
     tokens = any("tokens" in row for row in rows)
     states = not means and any(row["state"] != FINISHED for row in rows)
@@ -131,6 +141,3 @@ def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None
         [*named, "algorithm", "topology", *headings, "epoch", *scores, *spent],
         [[row[named[0]], *line(row)] for row in rows],
     )
-    seeds = {(setting_of(row), row.get("seed")) for row in rows}
-    if not means and len({setting for setting, _ in seeds}) < len(seeds):
-        print("some runs differ only in their seed: --means shows mean ± standard deviation")

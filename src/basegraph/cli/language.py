@@ -95,6 +95,8 @@ def language(
     context = context_of(model)
     if context is None:
         raise InvalidArgument("--model", model, "must be a model for tokens, such as gpt-10m")
+    if dataset.partition(":")[0] != "text":
+        raise InvalidArgument("--dataset", dataset, "must be text or text:PATH")
     settings = {
         "dataset": dataset,
         "data_dir": data_dir,

@@ -182,6 +182,11 @@ class Dataset:
     vocabulary: int | None = None
     text: Text | None = None
 
+    @property
+    def checksum(self) -> str:
+        """Of the training and of the test data."""
+        return f"{self.train.checksum:08x}-{self.test.checksum:08x}"
+
     def __post_init__(self) -> None:
         if self.groups is not None:
             groups = np.asarray(self.groups)

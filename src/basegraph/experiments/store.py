@@ -12,7 +12,7 @@ from basegraph.storage._provenance import commit, provenance
 from basegraph.storage.files import replacing, writable
 from basegraph.storage.inputs import read_json_table
 
-HOLDS_RUNS = "holds a sweep already: resume it to continue"
+HOLDS_RUNS = "holds a sweep already: resume it, or choose another folder"
 """Why a folder with runs is refused: these are resumed, and nothing overwrites them."""
 
 

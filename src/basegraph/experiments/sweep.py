@@ -122,10 +122,12 @@ class SweepFolder:
         """The runs that have neither finished nor failed; those out of memory are left, too.
 
         Raises:
-            InvalidArgument: If the folder of a run has other settings.
+            InvalidArgument: If the folder of a run has other settings, or some were made with other
+                data than others.
 
         """
         failed = self.failed()
+        self._require_one_dataset(runs)
         return {
             name: config
             for name, config in runs.items()
@@ -148,6 +150,35 @@ class SweepFolder:
             if saved != value:
                 raise InvalidArgument(field, value, f"run {name} of {self.path} has {saved!r}")
 
+    def _require_one_dataset(self, runs: Mapping[str, RunConfig]) -> None:
+        """Refuse runs whose data had changed in between: their results would be compared."""
+        first: dict[tuple[str, ...], tuple[str, str]] = {}
+        for name, config in runs.items():
+            if checksum := self._run(name).data_checksum():
+                other, known = first.setdefault(_data_of(config), (name, checksum))
+                if checksum != known:
+                    path = str(self.path)
+                    raise InvalidArgument("out", path, f"{other} and {name} are of different data")
+
+    def require_same_data(self, config: RunConfig, dataset: Dataset) -> None:
+        """Refuse to add runs on data that have changed since the others were made.
+
+        Args:
+            config: Of a run that is to be made.
+            dataset: Its data.
+
+        Raises:
+            InvalidArgument: A run of the same dataset was made with other data.
+
+        """
+        for name in self.names():
+            run = self._run(name)
+            if _data_of(RunConfig(**run.settings())) == _data_of(config):
+                run.require_same_data(dataset)
+
+    def _run(self, name: str) -> RunFolder:
+        return RunFolder(self.path / name, resume=True, writes=False)
+
     def remove_checkpoint(self, name: str) -> None:
         """Remove the checkpoint of a run that will not be continued."""
         (self.path / name / "checkpoint.safetensors").unlink(missing_ok=True)
@@ -167,6 +198,11 @@ class SweepWatcher:
     failed: Callable[[str, str], None] = lambda name, reason: None
     packed: Callable[[int], None] = lambda count: None
     """So many runs are about to be made side by side."""
+
+
+def _data_of(config: RunConfig) -> tuple[str, ...]:
+    """The fields that say which data a run has; those of a text are cut to the model's context."""
+    return config.dataset, config.tokenizer, config.model
 
 
 Pack = dict[str, RunConfig]
@@ -206,6 +242,7 @@ def run_sweep(
             items, size = list(pack.items()), -(-len(pack) // parts)
             packs[:0] = [dict(items[i : i + size]) for i in range(0, len(items), size)]
             continue
+        folder.require_same_data(first, dataset)
         progress.packed(len(pack))
         try:
             _run_pack(pack, folder, progress, dataset)

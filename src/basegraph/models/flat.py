@@ -35,6 +35,7 @@ class FlatModel:
         self.shapes = [parameter.shape for parameter in module.parameters()]
         self.sizes = [parameter.numel() for parameter in module.parameters()]
         self.size = sum(self.sizes)
+        self.ties = second_names(module)
         if not self.size:
             raise InvalidArgument("model", type(module).__name__, "must have parameters")
 
@@ -93,6 +94,19 @@ class FlatModel:
 def first_names(module: nn.Module) -> dict[nn.Parameter, str]:
     """The name of every parameter; tied ones are one parameter, which has its first name."""
     return {parameter: name for name, parameter in module.named_parameters()}
+
+
+def second_names(module: nn.Module) -> dict[str, str]:
+    """The other names of tied parameters, each with the first.
+
+    >>> net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    >>> net[1].weight = net[0].weight
+    >>> second_names(net)
+    {'1.weight': '0.weight'}
+    """
+    first = first_names(module)
+    names = module.named_parameters(remove_duplicate=False)
+    return {name: first[p] for name, p in names if first[p] != name}
 
 
 def aligned(like: Tensor) -> Tensor:

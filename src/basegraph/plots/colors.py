@@ -38,9 +38,13 @@ def topology_of(config: Mapping[str, Any]) -> str:
     Example:
         >>> topology_of({"algorithm": "allreduce-sgd", "topology": "base:k=1"})
         'all-reduce'
+        >>> outer = {"local_steps": 32, "outer": "allreduce-sgd:momentum=0.9"}  # DiLoCo
+        >>> topology_of({"algorithm": "adamw", "topology": "base:k=1", **outer})
+        'all-reduce'
 
     """
-    central = str(config["algorithm"]).startswith("allreduce-")
+    spoken = config["algorithm"] if config.get("outer", "none") == "none" else config["outer"]
+    central = str(spoken).startswith("allreduce-")
     return ALL_REDUCE if central else str(config["topology"])
 
 

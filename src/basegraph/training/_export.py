@@ -32,7 +32,8 @@ def export(
         algorithm: The method, where the run was trained with one that was passed from Python.
 
     Returns:
-        The parameters by name, in main memory: `module.load_state_dict` takes them.
+        The parameters by name, in main memory: `module.load_state_dict` takes them. Tied ones have
+        all their names.
 
     Raises:
         InvalidArgument: There is no such run or node, or the method is missing.
@@ -96,7 +97,8 @@ def _parameters(facts: dict[str, Any], x_d: Tensor, path: Path) -> dict[str, Ten
     if sum(sizes) != len(x_d):
         raise CheckpointError(f"{path}: parameters={sum(sizes)}: must be {len(x_d)} numbers")
     parts = torch.split(x_d, sizes)
-    return {
+    named = {
         name: part.view(shape).clone()
         for (name, shape), part in zip(shapes.items(), parts, strict=True)
     }
+    return named | {second: named[str(first)] for second, first in facts.get("ties", {}).items()}

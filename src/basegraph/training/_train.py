@@ -35,7 +35,7 @@ from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.metrics import Metrics
 from basegraph.training.modules import build_model, model_form, require_vocabulary
 from basegraph.training.problem import Own, Problem
-from basegraph.training.run import Diverged, Run, begin_together
+from basegraph.training.run import Diverged, Run, begin_together, require_same_settings
 from basegraph.training.threads import choose_threads, using_threads
 from basegraph.training.watcher import Watcher
 
@@ -57,7 +57,7 @@ def train(
 
     What is passed besides the configuration is used in place of what that names, and the run
     records so: to resume it, pass the same again. A run that was stopped before its first
-    checkpoint resumes from the start.
+    checkpoint resumes from the start; one that has ended is left as it is.
 
     Args:
         config: Everything that determines the run.
@@ -159,9 +159,32 @@ def _train(
     own: Own,
 ) -> list[list[Metrics] | Diverged]:
     configs = [recorded(config, dataset, module, own) for config in folders.values()]
+    dataset = dataset or load_dataset(configs[0])
+    ended = {f: f.results() for f in folders if f.resume}
+    left = {f: c for f, c in zip(folders, configs, strict=True) if not ended.get(f)}
+    made = iter(_train_side_by_side(left, watchers, dataset, module, own) if left else ())
+    results: list[list[Metrics] | Diverged] = []
+    for folder, config in zip(folders, configs, strict=True):
+        if folder in left:
+            results.append(next(made))
+            continue
+        folder.clear_leftovers()
+        require_same_settings(config, folder.settings())
+        folder.require_same_data(dataset)
+        watchers.get(folder.path, Watcher()).ended(ended[folder])
+        results.append(ended[folder])
+    return results
+
+
+def _train_side_by_side(
+    folders: Mapping[RunFolder, RunConfig],
+    watchers: Mapping[Path, Watcher],
+    dataset: Dataset,
+    module: nn.Module | None,
+    own: Own,
+) -> list[list[Metrics] | Diverged]:
+    configs = list(folders.values())
     config = configs[0]
-    if dataset is None:
-        dataset = load_dataset(config)
     device = pick_device(config.device)
     own.require_all(config)
     for each in configs:  # what is cheap to find out comes first

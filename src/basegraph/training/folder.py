@@ -25,7 +25,8 @@ from basegraph.storage._provenance import provenance
 from basegraph.storage.files import CannotWrite, leftovers, replacing, writing
 from basegraph.storage.inputs import parse_json, read_json_table, read_text
 from basegraph.storage.lock import Lock, locked
-from basegraph.training.config import RunConfig
+from basegraph.training.config import DEFAULTS, RunConfig
+from basegraph.training.config_files import read_saved
 from basegraph.training.metrics import MAX_METRICS_BYTES, Metrics, read_rows, to_json
 from basegraph.training.problem import Facts
 
@@ -41,6 +42,7 @@ FACTS: checkpoint.Schema = {
     "loss_sum": checkpoint.number(),
     "loss_count": checkpoint.integer(0),
     "parameters": checkpoint.TABLE._replace(required=False),
+    "ties": checkpoint.TABLE._replace(required=False),
 }
 """What a run's checkpoint says besides its tensors."""
 
@@ -98,7 +100,12 @@ class RunFolder:
     def start(self, config: RunConfig, dataset: Dataset, facts: Facts, job: str = "") -> None:
         """Write what is known before the first step, and which job makes the run."""
         data = f"{dataset.name}: {len(dataset.train)} training, {len(dataset.test)} test samples"
-        origin = {**provenance(data), "measured": facts, **({"job": job} if job else {})}
+        origin = {
+            **provenance(data),
+            "data_checksum": dataset.checksum,
+            "measured": facts,
+            **({"job": job} if job else {}),
+        }
         self._write(self.provenance, json.dumps(origin, indent=2) + "\n")
         self._remove(self.checkpoint)
         self._write(self.metrics, "")
@@ -128,6 +135,36 @@ class RunFolder:
         """Remember which job makes the run: only that one goes on with it unasked."""
         origin = read_json_table(self.provenance)
         self._write(self.provenance, json.dumps({**origin, "job": job}, indent=2) + "\n")
+
+    def results(self) -> list[Metrics]:
+        """The rows of a run that has ended and kept no checkpoint; empty for any other.
+
+        Such a run is done: to train it again would lose what it came to.
+        """
+        if not self.config.is_file() or self.checkpoint.is_file():
+            return []
+        rows = self.rows()
+        return rows if rows and rows[-1]["epoch"] >= self.settings()["epochs"] else []
+
+    def data_checksum(self) -> str:
+        """Of the data that the run was made with; empty if an earlier version made it."""
+        return str(read_json_table(self.provenance).get("data_checksum", ""))
+
+    def require_same_data(self, dataset: Dataset) -> None:
+        """Refuse data that the run was not made with.
+
+        Raises:
+            InvalidArgument: Its checksum is another.
+
+        """
+        if self.data_checksum() not in ("", dataset.checksum):
+            raise InvalidArgument(
+                "dataset", dataset.name, f"is not what {self.path} was made with: data have changed"
+            )
+
+    def settings(self) -> dict[str, Any]:
+        """The fields of the run's config.toml, with what missing ones meant."""
+        return {**DEFAULTS, **read_saved(self.config)}
 
     def load(self) -> Checkpoint | None:
         """The checkpoint of the run that is to be continued, if it has got that far."""

@@ -73,7 +73,8 @@ class Loop:
             self._each(partial(self._keep, epoch=epoch, evaluates=evaluates, saves=saves))
             stop = engine.agree_on_signals(signals) if due else []
             if stop:
-                self._each(lambda run: run.save())
+                if self.checkpoint_last or engine.step < self.total_steps:
+                    self._each(lambda run: run.save())
                 raise self._interrupted(stop[0])
         for run in self._running():
             run.watcher.ended(run.rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from basegraph.engines.checkpoint import Checkpoint, CheckpointError, require_te
 from basegraph.engines.contract import EngineRun
 from basegraph.engines.vectors import by_name
 from basegraph.errors import InvalidArgument, RuntimeFailure, short
-from basegraph.training.config import as_saved
+from basegraph.training.config import RunConfig, as_saved
 from basegraph.training.folder import RunFolder
 from basegraph.training.metrics import Metrics, make_metrics
 from basegraph.training.problem import Facts, Problem, same_fingerprint
@@ -83,6 +83,12 @@ class Run:
         self.folder.clear_leftovers()
         saved = self.folder.load()
         if saved is None:
+            if self.folder.resume and self.folder.results():
+                raise InvalidArgument(
+                    "out",
+                    str(self.folder.path),
+                    "holds a run that has ended",
+                )
             return None
         path, facts, config = self.folder.checkpoint, saved.facts, saved.facts["config"]
         self._require_same({**facts, "config": {**config, "nodes": self.config.nodes}})
@@ -132,13 +138,7 @@ class Run:
 
     def _require_same(self, facts: dict[str, Any]) -> None:
         """Refuse what a run of other data, models or settings has saved."""
-        config = as_saved(facts["config"])
-        for name, value in self.config.computes().items():
-            saved = config.get(name)
-            if saved != value:
-                raise InvalidArgument(
-                    name, value, f"differs from the run that is resumed, which has {short(saved)}"
-                )
+        require_same_settings(self.config, as_saved(facts["config"]))
         if not same_fingerprint(facts["fingerprint"], self.problem.fingerprint):
             raise InvalidArgument("out", str(self.folder.path), "was run on other data or models")
 
@@ -231,6 +231,7 @@ class Run:
             "loss_sum": self.loss_sum,
             "loss_count": self.loss_count,
             "parameters": self.problem.model.described_shapes(),
+            "ties": self.problem.model.ties,
         }
 
     def _refuse_nonfinite(self) -> None:
@@ -244,6 +245,26 @@ class Run:
         what = f"{what} at step {step}"
         good = self.folder.last_good()
         return Diverged(f"{what}; last good checkpoint: {good}. A smaller lr may help", what)
+
+
+def require_same_settings(config: RunConfig, saved: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run that has other settings.
+
+    Args:
+        config: The settings now.
+        saved: The fields of the run.
+
+    Raises:
+        InvalidArgument: If a field that determines numbers differs.
+
+    """
+    for name, value in config.computes().items():
+        if saved.get(name) != value:
+            raise InvalidArgument(
+                name,
+                value,
+                f"differs from the run that is resumed, which has {short(saved.get(name))}",
+            )
 
 
 def begin_together(runs: Sequence[Run], dataset: Dataset) -> None:

@@ -21,6 +21,7 @@ from torch.distributed.checkpoint.state_dict import (
 from basegraph.engines.checkpoint import CheckpointError
 from basegraph.engines.distributed import packing
 from basegraph.errors import InvalidArgument
+from basegraph.models import flat
 from basegraph.optim.node_optimizer import NodeOptimizer, parameters_of
 from basegraph.optim.state_origin import without_origin
 
@@ -166,10 +167,8 @@ def tensors_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def second_names(model: nn.Module) -> set[str]:
-    """The names of tied parameters, except the first of each."""
-    first = {id(p): name for name, p in model.named_parameters()}
-    everything = model.named_parameters(remove_duplicate=False)
-    second = [name for name, p in everything if first[id(p)] != name]
+    """The names of tied parameters, except the first of each, also without wrappers' prefixes."""
+    second = flat.second_names(model)
     unwrapped = [name.replace("_orig_mod.", "").removeprefix("module.") for name in second]
     return {*second, *unwrapped}
 
