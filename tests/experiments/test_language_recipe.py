@@ -172,13 +172,17 @@ def test_the_command_in_pieces(tmp_path):
     printed = ok("reproduce", "language", *FLAGS, *out, "--minutes", "0")
     assert "1 of 1 runs are missing" in printed
     for_a_time = run_here("reproduce", "language", *FLAGS, *out)
-    assert for_a_time.stderr.endswith("out': holds a sweep already: resume it to continue\n")
+    assert for_a_time.stderr.endswith(
+        "out': holds a sweep already: resume it, or choose another folder\n"
+    )
     answer = json.loads(ok("reproduce", "language", *FLAGS, *out, "--resume", "--json"))
     assert answer["missing"] == []
     assert answer["table"][0]["method"] == "ring"
     again = run_here("reproduce", "language", *FLAGS, *out)
     assert again.returncode == 2
-    assert again.stderr.endswith("out': holds a sweep already: resume it to continue\n")
+    assert again.stderr.endswith(
+        "out': holds a sweep already: resume it, or choose another folder\n"
+    )
 
 
 def test_a_short_text_is_validated_on_a_window(tmp_path):
@@ -209,7 +213,7 @@ def test_spaces_around_commas_do_not_count(tmp_path):
         (["--methods", "ring,"], "--methods='': not known. Known: all-reduce"),
         (["--splits", "dirichlet"], "--splits='dirichlet': must be some of domains, iid"),
         (["--model", "gpt-tiny:heads=3", "--plan"], "heads=3: must divide the width"),
-        (["--dataset", "digits", "--plan"], "is for windows of tokens"),
+        (["--dataset", "digits", "--plan"], "must be text or text:PATH"),
         (["--model", "mlp"], "--model='mlp': must be a model for tokens"),
         (["--speed", "1000"], "--speed='1000': requires --plan"),
         (["-n", "9", "--splits", "domains"], "--nodes=9: must be at most the 6 domains"),

@@ -237,7 +237,7 @@ def test_plans_and_refusals_leave_nothing_behind(more, tmp_path):
 def test_what_was_begun_is_to_be_resumed(tmp_path):
     """After a drawing of nothing, too: --force would not help."""
     command = ["reproduce", "learning", "dsgd", *TINY, "--topologies", "ring", "--out", tmp_path]
-    said = f"--out='{tmp_path}': holds a sweep already: resume it to continue\n"
+    said = f"--out='{tmp_path}': holds a sweep already: resume it, or choose another folder\n"
     for more in (["--minutes", "0"], ["--resume"]):
         ok(*command, *more)
         again = run_here(*command)

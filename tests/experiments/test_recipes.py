@@ -60,7 +60,7 @@ def test_pairs_in_a_folder_with_runs_are_resumed(tmp_path):
     for more in ([], ["--force"]):
         again = run_here(*command, *more)
         assert again.returncode == 2
-        said = f"--out='{tmp_path / 'out'}': holds a sweep already: resume it to continue\n"
+        said = f"--out='{tmp_path / 'out'}': holds a sweep already: resume it, or choose another folder\n"
         assert again.stderr.endswith(said)
     ok(*command, "--resume")
 
