@@ -172,17 +172,13 @@ def test_the_command_in_pieces(tmp_path):
     printed = ok("reproduce", "language", *FLAGS, *out, "--minutes", "0")
     assert "1 of 1 runs are missing" in printed
     for_a_time = run_here("reproduce", "language", *FLAGS, *out)
-    assert for_a_time.stderr.endswith(
-        "out': holds a sweep already: resume it, or choose another folder\n"
-    )
+    assert for_a_time.stderr.endswith("out': {HOLDS_RUNS}\n")
     answer = json.loads(ok("reproduce", "language", *FLAGS, *out, "--resume", "--json"))
     assert answer["missing"] == []
     assert answer["table"][0]["method"] == "ring"
     again = run_here("reproduce", "language", *FLAGS, *out)
     assert again.returncode == 2
-    assert again.stderr.endswith(
-        "out': holds a sweep already: resume it, or choose another folder\n"
-    )
+    assert again.stderr.endswith("out': {HOLDS_RUNS}\n")
 
 
 def test_a_short_text_is_validated_on_a_window(tmp_path):

@@ -15,7 +15,7 @@ from basegraph.experiments.claims import CLAIMS
 from basegraph.experiments.figures import FIGURES
 from basegraph.experiments.learning import Cell, Experiment, Key
 from basegraph.experiments.learning_report import outputs, report
-from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.store import HOLDS_RUNS, ResultFolder
 from basegraph.experiments.sweep import SweepFolder
 from basegraph.storage.lock import locked
 from basegraph.training import memory
@@ -237,7 +237,7 @@ def test_plans_and_refusals_leave_nothing_behind(more, tmp_path):
 def test_what_was_begun_is_to_be_resumed(tmp_path):
     """After a drawing of nothing, too: --force would not help."""
     command = ["reproduce", "learning", "dsgd", *TINY, "--topologies", "ring", "--out", tmp_path]
-    said = f"--out='{tmp_path}': holds a sweep already: resume it, or choose another folder\n"
+    said = f"--out='{tmp_path}': {HOLDS_RUNS}\n"
     for more in (["--minutes", "0"], ["--resume"]):
         ok(*command, *more)
         again = run_here(*command)

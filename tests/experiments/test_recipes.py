@@ -7,7 +7,7 @@ import csv
 import pytest
 
 from basegraph.experiments import pairs
-from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.store import HOLDS_RUNS, ResultFolder
 from basegraph.training import memory
 from support.cli import ok, run_here
 
@@ -60,7 +60,7 @@ def test_pairs_in_a_folder_with_runs_are_resumed(tmp_path):
     for more in ([], ["--force"]):
         again = run_here(*command, *more)
         assert again.returncode == 2
-        said = f"--out='{tmp_path / 'out'}': holds a sweep already: resume it, or choose another folder\n"
+        said = f"--out='{tmp_path / 'out'}': {HOLDS_RUNS}\n"
         assert again.stderr.endswith(said)
     ok(*command, "--resume")
 
