@@ -13,7 +13,7 @@ from basegraph.errors import InvalidArgument
 from basegraph.experiments import language, sweep
 from basegraph.experiments.language import ARMS, Experiment, Key
 from basegraph.experiments.language_report import outputs, report
-from basegraph.experiments.store import ResultFolder
+from basegraph.experiments.store import HOLDS_RUNS, ResultFolder
 from basegraph.experiments.sweep import SweepWatcher
 from basegraph.storage.lock import locked
 from basegraph.training._train import train_together
@@ -172,13 +172,13 @@ def test_the_command_in_pieces(tmp_path):
     printed = ok("reproduce", "language", *FLAGS, *out, "--minutes", "0")
     assert "1 of 1 runs are missing" in printed
     for_a_time = run_here("reproduce", "language", *FLAGS, *out)
-    assert for_a_time.stderr.endswith("out': {HOLDS_RUNS}\n")
+    assert for_a_time.stderr.endswith(f"out': {HOLDS_RUNS}\n")
     answer = json.loads(ok("reproduce", "language", *FLAGS, *out, "--resume", "--json"))
     assert answer["missing"] == []
     assert answer["table"][0]["method"] == "ring"
     again = run_here("reproduce", "language", *FLAGS, *out)
     assert again.returncode == 2
-    assert again.stderr.endswith("out': {HOLDS_RUNS}\n")
+    assert again.stderr.endswith(f"out': {HOLDS_RUNS}\n")
 
 
 def test_a_short_text_is_validated_on_a_window(tmp_path):
