@@ -279,6 +279,13 @@ def test_a_run_that_has_ended_without_a_checkpoint_is_left_alone(tmp_path):
     assert made[-1]["epoch"] == SHORT["epochs"]
     with pytest.raises(bg.InvalidArgument, match=r"lr=0\.5: differs from the run"):
         train(RunConfig(**SHORT, lr=0.5), tmp_path / "run", resume=True)
+    third = {
+        tmp_path / "third": RunConfig(**SHORT, lr=0.5),
+        tmp_path / "run": RunConfig(**SHORT, lr=0.5),
+    }
+    with pytest.raises(bg.InvalidArgument, match=r"lr=0\.5: differs from the run"):
+        train_together(third, resume=True)
+    assert not (tmp_path / "third").exists(), "refused before any work"
     digits = load("digits")
     flipped = Dataset("digits", digits.train, digits.train, 10)
     with pytest.raises(bg.InvalidArgument, match="data have changed"):
@@ -299,6 +306,6 @@ def test_nodes_as_processes_leave_it_alone_too(tmp_path):
     assert done.returncode == 0, done.stderr
     before = (tmp_path / "run" / "metrics.jsonl").read_bytes()
     done = run(*command, "--resume", env=environment)
-    assert "holds a run that has ended" in done.stderr
+    assert "holds a run that has ended and kept no checkpoint" in done.stderr
     assert done.returncode == 2
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes() == before

@@ -2,8 +2,8 @@
 
 `main` runs a command line (`app.py`) and is the only place that knows exit codes: 0 for success, 2
 for a user's mistake, 1 for what failed otherwise, each with one line on standard error. Every
-command is a file of its name. `arguments.py` reads what several commands share (`basegraph.units`
-bandwidths and times), `output.py` prints tables, JSON and progress.
+command is a file of its name. `arguments.py` reads what several commands share, `output.py` prints
+tables, JSON and progress. (Bandwidths and times are read by `basegraph.units`.)
 
 >>> from basegraph.cli import main
 >>> try:

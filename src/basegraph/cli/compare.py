@@ -101,10 +101,11 @@ def _means(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _print(rows: list[dict[str, Any]], means: bool, settings: list[str]) -> None:
     """A table for each kind of score: accuracies and bits per byte are not to be compared."""
-    for unit in UNITS:
-        alike = [row for row in rows if unit_of([row]) == unit]
-        if alike:
-            _print_alike(alike, unit, means, settings)
+    kinds = [(unit, [row for row in rows if unit_of([row]) == unit]) for unit in UNITS]
+    for number, (unit, alike) in enumerate((u, some) for u, some in kinds if some):
+        if number:
+            print()
+        _print_alike(alike, unit, means, settings)
     seeds = {(setting_of(row), row.get("seed")) for row in rows}
     if not means and len({setting for setting, _ in seeds}) < len(seeds):
         print("some runs differ only in their seed: --means shows mean ± standard deviation")

@@ -8,11 +8,11 @@
 - `grid.py`: grids of configurations, from a sweep's file or from Python.
 - `sweep.py`: the runs of a grid, many side by side, on this machine; `on_ray.py` on a Ray cluster.
 - `campaign.py`: the skeleton of an experiment of many runs, whose learning rates are chosen on one
-  seed and which can be made in pieces. `learning.py` (the paper's training figures) and
-  `language.py` are made of it; `learning_report.py`, `claims.py` (what the paper says, and what the
-  runs say of it) and `language_report.py` write their tables.
-- `pairs.py`: a training experiment, made of sweeps; `reporting.py` says where runs came
-  from.
+  seed and which can be made in pieces. `learning.py` (the paper's training figures, which
+  `figures.py` lists) and `language.py` are made of it; `learning_report.py`, `claims.py` (what the
+  paper says, and what the runs say of it) and `language_report.py` write their tables.
+- `pairs.py`: a training experiment, made of sweeps.
+- `reporting.py` says where runs came from, `statistics.py` sums up seeds.
 - `store.py`: the folder of an experiment's results.
 
 Sweeps and training experiments need torch (`pip install 'basegraph[train]'`), figures matplotlib

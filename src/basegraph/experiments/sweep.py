@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,13 +26,12 @@ from basegraph.storage.inputs import read_text
 from basegraph.topologies.catalog import topology
 from basegraph.training._train import train_together
 from basegraph.training.config import RunConfig
-from basegraph.training.config_files import read_saved
 from basegraph.training.folder import FACTS, RunFolder
 from basegraph.training.memory import NotEnoughMemory, fit
 from basegraph.training.metrics import Metrics
 from basegraph.training.modules import model_form
 from basegraph.training.problem import make_method
-from basegraph.training.run import Diverged
+from basegraph.training.run import Diverged, require_same_settings
 from basegraph.training.watcher import Watcher
 
 MOST = 64
@@ -136,26 +136,19 @@ class SweepFolder:
 
     def _finished(self, name: str, config: RunConfig) -> bool:
         """Whether the last evaluation was made, and kept; a checkpoint may have been removed."""
-        self._require_same(name, config)
+        if (self.path / name / "config.toml").is_file():
+            settings = self._run(name).settings()
+            require_same_settings(config, settings, f"run {name} of {self.path}")
         rows = self.rows(name)
         complete = bool(rows) and rows[-1]["epoch"] == config.epochs
         return complete and self.step(name) in (0, rows[-1]["step"])
-
-    def _require_same(self, name: str, config: RunConfig) -> None:
-        """Refuse to go on with a run whose folder has other settings: results would be mixed."""
-        path = self.path / name / "config.toml"
-        settings = read_saved(path) if path.is_file() else {}
-        for field, value in config.computes().items():
-            saved = settings.get(field, value)
-            if saved != value:
-                raise InvalidArgument(field, value, f"run {name} of {self.path} has {saved!r}")
 
     def _require_one_dataset(self, runs: Mapping[str, RunConfig]) -> None:
         """Refuse runs whose data had changed in between: their results would be compared."""
         first: dict[tuple[str, ...], tuple[str, str]] = {}
         for name, config in runs.items():
             if checksum := self._run(name).data_checksum():
-                other, known = first.setdefault(_data_of(config), (name, checksum))
+                other, known = first.setdefault(_data_of(vars(config)), (name, checksum))
                 if checksum != known:
                     path = str(self.path)
                     raise InvalidArgument("out", path, f"{other} and {name} are of different data")
@@ -173,7 +166,7 @@ class SweepFolder:
         """
         for name in self.names():
             run = self._run(name)
-            if _data_of(RunConfig(**run.settings())) == _data_of(config):
+            if _data_of(run.settings()) == _data_of(vars(config)):
                 run.require_same_data(dataset)
 
     def _run(self, name: str) -> RunFolder:
@@ -200,9 +193,9 @@ class SweepWatcher:
     """So many runs are about to be made side by side."""
 
 
-def _data_of(config: RunConfig) -> tuple[str, ...]:
+def _data_of(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The fields that say which data a run has; those of a text are cut to the model's context."""
-    return config.dataset, config.tokenizer, config.model
+    return config["dataset"], config["tokenizer"], config["model"]
 
 
 Pack = dict[str, RunConfig]

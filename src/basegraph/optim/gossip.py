@@ -332,8 +332,9 @@ class Gossip(NodeOptimizer):
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
         packed = self._wrapped.pack(None if self._own is None else self.gossip_step)
-        own = self._outer is not None and not self._outer.method.keeps_state and self._own is None
-        packed = with_origin(packed, self._node, tied=own and self.gossip_step > 0)
+        outer = self._outer
+        tied = outer is not None and not outer.method.keeps_state and self._own is None
+        packed = with_origin(packed, self._node, tied=tied and self.gossip_step > 0)
         for after in self._optimizer_state_dict_post_hooks.values():
             packed = after(self, packed) or packed
         return packed

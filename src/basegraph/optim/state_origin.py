@@ -47,7 +47,7 @@ def with_origin(state: dict[str, Any], node: Node, *, tied: bool) -> dict[str, A
     known: dict[str, Any] = {}
     if node.membership.n > 1 and not any(map(is_sharded, node.flat.parameters)):
         known[BITS] = bits_of(node.x_d)
-    if tied and not isinstance(node.membership, LiveMembership):  # whose nodes come and go
+    if tied and not isinstance(node.membership, LiveMembership):  # whose nodes join and leave
         known[NODE] = _name(node)
     return {**state, "param_groups": [{**group, **known} for group in state["param_groups"]]}
 

@@ -43,8 +43,9 @@ def topology_of(config: Mapping[str, Any]) -> str:
         'all-reduce'
 
     """
-    spoken = config["algorithm"] if config.get("outer", "none") == "none" else config["outer"]
-    central = str(spoken).startswith("allreduce-")
+    outer = config.get("outer", "none")
+    communicates = config["algorithm"] if outer == "none" else outer
+    central = str(communicates).startswith("allreduce-")
     return ALL_REDUCE if central else str(config["topology"])
 
 

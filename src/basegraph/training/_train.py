@@ -160,20 +160,21 @@ def _train(
 ) -> list[list[Metrics] | Diverged]:
     configs = [recorded(config, dataset, module, own) for config in folders.values()]
     dataset = dataset or load_dataset(configs[0])
-    ended = {f: f.results() for f in folders if f.resume}
-    left = {f: c for f, c in zip(folders, configs, strict=True) if not ended.get(f)}
-    made = iter(_train_side_by_side(left, watchers, dataset, module, own) if left else ())
-    results: list[list[Metrics] | Diverged] = []
+    left: dict[RunFolder, RunConfig] = {}
+    results: dict[RunFolder, list[Metrics] | Diverged] = {}
     for folder, config in zip(folders, configs, strict=True):
-        if folder in left:
-            results.append(next(made))
-            continue
-        folder.clear_leftovers()
-        require_same_settings(config, folder.settings())
-        folder.require_same_data(dataset)
-        watchers.get(folder.path, Watcher()).ended(ended[folder])
-        results.append(ended[folder])
-    return results
+        if folder.resume and (rows := folder.results()):
+            require_same_settings(config, folder.settings(), "the run that is resumed")
+            folder.require_same_data(dataset)
+            folder.clear_leftovers()
+            watchers.get(folder.path, Watcher()).ended(rows)
+            results[folder] = rows
+        else:
+            left[folder] = config
+    if left:
+        made = _train_side_by_side(left, watchers, dataset, module, own)
+        results |= zip(left, made, strict=True)
+    return [results[folder] for folder in folders]
 
 
 def _train_side_by_side(

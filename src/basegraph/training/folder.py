@@ -29,6 +29,7 @@ from basegraph.training.config import DEFAULTS, RunConfig
 from basegraph.training.config_files import read_saved
 from basegraph.training.metrics import MAX_METRICS_BYTES, Metrics, read_rows, to_json
 from basegraph.training.problem import Facts
+from basegraph.training.status import FINISHED, read_status
 
 FACTS: checkpoint.Schema = {
     "step": checkpoint.integer(0),
@@ -143,8 +144,8 @@ class RunFolder:
         """
         if not self.config.is_file() or self.checkpoint.is_file():
             return []
-        rows = self.rows()
-        return rows if rows and rows[-1]["epoch"] >= self.settings()["epochs"] else []
+        status = read_status(self.path)
+        return status.rows if status.state == FINISHED else []
 
     def data_checksum(self) -> str:
         """Of the data that the run was made with; empty if an earlier version made it."""

@@ -87,7 +87,7 @@ class Run:
                 raise InvalidArgument(
                     "out",
                     str(self.folder.path),
-                    "holds a run that has ended",
+                    "holds a run that has ended and kept no checkpoint: nothing is left to be done",
                 )
             return None
         path, facts, config = self.folder.checkpoint, saved.facts, saved.facts["config"]
@@ -138,7 +138,7 @@ class Run:
 
     def _require_same(self, facts: dict[str, Any]) -> None:
         """Refuse what a run of other data, models or settings has saved."""
-        require_same_settings(self.config, as_saved(facts["config"]))
+        require_same_settings(self.config, as_saved(facts["config"]), "the run that is resumed")
         if not same_fingerprint(facts["fingerprint"], self.problem.fingerprint):
             raise InvalidArgument("out", str(self.folder.path), "was run on other data or models")
 
@@ -247,12 +247,13 @@ class Run:
         return Diverged(f"{what}; last good checkpoint: {good}. A smaller lr may help", what)
 
 
-def require_same_settings(config: RunConfig, saved: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run that has other settings.
+def require_same_settings(config: RunConfig, saved: Mapping[str, Any], run: str) -> None:
+    """Refuse to go on with a run that has other settings: results would be mixed.
 
     Args:
         config: The settings now.
         saved: The fields of the run.
+        run: What to call it.
 
     Raises:
         InvalidArgument: If a field that determines numbers differs.
@@ -260,11 +261,8 @@ def require_same_settings(config: RunConfig, saved: Mapping[str, Any]) -> None:
     """
     for name, value in config.computes().items():
         if saved.get(name) != value:
-            raise InvalidArgument(
-                name,
-                value,
-                f"differs from the run that is resumed, which has {short(saved.get(name))}",
-            )
+            has = short(saved.get(name))
+            raise InvalidArgument(name, value, f"differs from {run}, which has {has}")
 
 
 def begin_together(runs: Sequence[Run], dataset: Dataset) -> None:
