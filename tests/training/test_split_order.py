@@ -86,5 +86,6 @@ def test_a_sweep_saved_earlier_is_not_continued_with_another_split(tmp_path):
     train(runs["seed=0"], tmp_path / "seed=0")
     assert folder.left(runs) == {"seed=1": runs["seed=1"]}
     forget_the_field(tmp_path / "seed=0")
-    with pytest.raises(bg.InvalidArgument, match=r"split_order='shuffled': differs from run seed=0 of .*, which has 'by-class'"):
+    complaint = r"split_order='shuffled': differs from run seed=0 of .*, which has 'by-class'"
+    with pytest.raises(bg.InvalidArgument, match=complaint):
         folder.left(runs)
